@@ -20,9 +20,9 @@ typedef struct io_error {
 } io_error;
 
 #if defined(__GNUC__)
-#define IO_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define IO_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
-#define IO_PRINTF(format, first)
+#define IO_PRINTF(text, first)
 #endif
 
 /* Writes the text and returns `status`, so that a check reads `return io_fail(error, IO_INVALID, "...", ...)`.
