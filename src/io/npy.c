@@ -62,8 +62,8 @@ static io_status read_prefix(const io_file *file, uint64_t *begin, size_t *lengt
 }
 
 static io_status read_header(const io_file *file, npy_header *header, uint64_t *data_begin, io_error *error) {
-  uint64_t begin;
-  size_t length;
+  uint64_t begin = 0;
+  size_t length = 0;
   io_status status = read_prefix(file, &begin, &length, error);
   if (status != IO_OK) return status;
   char *text = malloc(length + 1);
@@ -126,7 +126,7 @@ static io_status read_data(const io_file *file, uint64_t begin, const npy_header
 io_status npy_load(const char *path, npy_array *array, io_error *error) {
   io_file file;
   npy_header header;
-  uint64_t begin;
+  uint64_t begin = 0;
   npy_array loaded = {.data = NULL};
   *array = loaded;
   io_status status = io_file_open(&file, path, error);

@@ -122,7 +122,7 @@ static io_status parse_shape(parser *p, npy_header *header) {
   size_t rank = 0;
   if (!take(p, '(')) return malformed(p, "a shape such as (3, 4)");
   while (!take(p, ')')) {
-    size_t extent;
+    size_t extent = 0;
     io_status status = parse_extent(p, &extent);
     if (status != IO_OK) return status;
     if (rank < NPY_MAX_RANK) header->shape[rank] = extent;
