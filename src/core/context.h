@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The context: all state of the library hangs on it. */
+#ifndef CLATTN_CORE_CONTEXT_H
+#define CLATTN_CORE_CONTEXT_H
+
+#include "core/device.h"
+#include "core/message.h"
+#include "core/program.h"
+#include "core/workspace.h"
+
+struct clattn_context {
+  unsigned references; /* the owner's, and one per layer */
+  cl_context cl;
+  cl_command_queue queue;
+  cl_device_id device;
+  clattn_device_info info;
+  uint64_t scratch_limit; /* bytes a call may take from the workspace; never 0 */
+  clattn_log_callback log;
+  void *log_user;
+  program_cache programs;
+  workspace workspace;
+  char text[1024]; /* the last failure */
+};
+
+/* Where failures of calls on this context go. */
+message context_message(clattn_context *context);
+
+/* Begins a public call: no failure yet. NULL context: INVALID_ARGUMENT. */
+clattn_status context_begin(clattn_context *context);
+
+void context_retain(clattn_context *context);
+void context_release(clattn_context *context);
+
+/* One line to the user's log callback, if there is one. */
+void context_log(clattn_context *context, const char *format, ...) CLATTN_PRINTF(2, 3);
+
+/* REFUSE(context, CLATTN_INVALID_SHAPE, "...", values): the failed status with its text. */
+#define REFUSE(context, ...) message_fail(context_message(context), __VA_ARGS__)
+
+#endif
