@@ -1,0 +1,311 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tests/run.sh [--only STEP]... [--list]: installs what is missing, builds, runs everything and closes with one line
+# `N passed, N failed`. Everything it makes is in build/check, logs included; it can be run again at any time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+all_steps=(packages build clang pocl rusticl workitemrepl oclgrind sanitize consumers program format cppcheck tidy)
+describe() {
+  case $1 in
+    packages) echo "install what is missing" ;;
+    build) echo "compile with gcc, warnings as errors" ;;
+    clang) echo "compile with clang, warnings as errors; the header as C99 and C++" ;;
+    pocl) echo "all tests and examples on PoCL" ;;
+    rusticl) echo "all tests on Mesa's rusticl (llvmpipe)" ;;
+    workitemrepl) echo "a short set with PoCL's second work-group method" ;;
+    oclgrind) echo "a short set under Oclgrind: memory and data races in kernels" ;;
+    sanitize) echo "all tests with AddressSanitizer and UndefinedBehaviorSanitizer" ;;
+    consumers) echo "use an installed tree: CMake and pkg-config, shared and static; sub-project" ;;
+    program) echo "the command line, from Python" ;;
+    format) echo "clang-format" ;;
+    cppcheck) echo "cppcheck" ;;
+    tidy) echo "clang-tidy" ;;
+    *) return 1 ;;
+  esac
+}
+
+root=$PWD
+work=$root/build/check
+jobs=$(nproc)
+steps=()
+while (($#)); do
+  case $1 in
+    --list) for step in "${all_steps[@]}"; do printf '%-13s %s\n' "$step" "$(describe "$step")"; done; exit 0 ;;
+    --only)
+      describe "${2-}" >/dev/null || { echo "run.sh: unknown step '${2-}'; --list names them" >&2; exit 2; }
+      steps+=("$2"); shift 2 ;;
+    *) echo "usage: tests/run.sh [--only STEP]... [--list]" >&2; exit 2 ;;
+  esac
+done
+((${#steps[@]})) || steps=("${all_steps[@]}")
+mkdir -p "$work"
+
+# Compiled kernels are cached by the drivers; in here, so that a second run is quick and the user's own caches stay as they are.
+export XDG_CACHE_HOME=$work/cache
+export POCL_CACHE_DIR=$work/cache/pocl MESA_SHADER_CACHE_DIR=$work/cache/mesa
+mkdir -p "$POCL_CACHE_DIR" "$MESA_SHADER_CACHE_DIR"
+# What is tested is this tree on PoCL, whatever the caller's shell chooses.
+unset CLATTN_TEST_SET RUSTICL_ENABLE POCL_WORK_GROUP_METHOD
+export CLATTN_DEVICE=portable
+
+# ----------------------------------------------------------------------------------------------------------- counting
+
+# Every step writes lines `passed failed skipped` into the file $counts.
+count() { echo "$1 $2 ${3-0}" >>"$counts"; }
+
+# expect LABEL COMMAND...: one test, which passes if the command does.
+expect() {
+  local label=$1; shift
+  echo "== $label"
+  if "$@"; then count 1 0; else echo "FAILED: $label (status $?): $*"; count 0 1; fi
+}
+
+# The counts of a Criterion binary, from its TAP report. A binary that crashes, hangs or reports no failure for its bad exit status is
+# itself one failed test. With a filter, Criterion reports what was filtered out as skipped without a reason; that is not counted.
+criterion() { # BINARY LIMIT_SECONDS [FILTER] [WRAPPER...]
+  local binary=$1 limit=$2 filter=${3-} name tap status=0
+  shift; shift; shift || true
+  name=$(basename "$binary")
+  tap=$logs/$name.tap
+  rm -f "$tap"
+  echo "== $name"
+  timeout -k 10 "$limit" "$@" "$binary" --jobs "$jobs" --ascii --color=never --tap="$tap" ${filter:+--filter "$filter"} ||
+    status=$?
+  local passed=0 failed=0 skipped=0
+  if [[ -s $tap ]]; then
+    read -r passed failed skipped < <(awk -v filtered="${filter:+1}" '
+      /^ok /     { if (/# SKIP test was skipped/) { if (!filtered) s++ } else if (/# SKIP/) s++; else p++ }
+      /^not ok / { f++ }
+      END        { print p + 0, f + 0, s + 0 }' "$tap")
+  fi
+  if ((status != 0 && failed == 0)); then
+    echo "FAILED: $name ended with status $status"
+    failed=1
+  fi
+  count "$passed" "$failed" "$skipped"
+}
+
+suite() { # BUILD LIMIT_SECONDS [FILTER] [WRAPPER...]: every test binary of a build folder
+  local build=$1 binary; shift
+  for binary in "$build"/tests/test_*; do
+    [[ ! -x $binary ]] || criterion "$binary" "$@"
+  done
+}
+
+# -------------------------------------------------------------------------------------------------------------- steps
+
+configure() { # FOLDER OPTIONS...
+  local folder=$1; shift
+  cmake -S "$root" -B "$work/$folder" -DCLATTN_WERROR=ON "$@"
+}
+
+built() { # FOLDER OPTIONS...: configured and built
+  configure "$@"
+  cmake --build "$work/$1" -j "$jobs"
+}
+
+build_gcc() { built gcc -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Release -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON; }
+
+step_packages() { ./bench/setup.sh build device test lint; }
+
+step_build() { build_gcc; }
+
+step_clang() {
+  # Unoptimised: it is the warnings that are wanted.
+  built clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON
+  local header=include/clattn/clattn.h warnings=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only)
+  expect "the header is C99" clang -x c -std=c99 "${warnings[@]}" "$header"
+  expect "the header is C++11" clang -x c++ -std=c++11 "${warnings[@]}" "$header"
+}
+
+step_pocl() {
+  build_gcc
+  suite "$work/gcc" 300
+  local example
+  for example in "$work"/gcc/examples/*; do
+    [[ ! -x $example || -d $example ]] || expect "$(basename "$example")" timeout 60 "$example"
+  done
+}
+
+# Sizes are the small ones: llvmpipe is slow, and it is the other compiler that is wanted.
+step_rusticl() {
+  build_gcc
+  export RUSTICL_ENABLE=llvmpipe CLATTN_DEVICE=llvmpipe CLATTN_TEST_SET=small
+  suite "$work/gcc" 300
+}
+
+short_set='@(sdpa|softmax|mha|heads)*/short*'
+
+step_workitemrepl() {
+  build_gcc
+  # The kernel cache does not tell the two methods apart.
+  export POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
+  mkdir -p "$POCL_CACHE_DIR"
+  suite "$work/gcc" 300 "$short_set"
+}
+
+# Lines by which Oclgrind tells of a fault; its exit status says nothing.
+oclgrind_reports() { grep -nE '^\s*(Kernel: |Entity: )|[Dd]ata race|Invalid (read|write)|OCLGRIND|Oclgrind.*(error|warning)' "$1"; }
+
+step_oclgrind() {
+  build_gcc
+  export CLATTN_TEST_SET=small
+  unset CLATTN_DEVICE
+  # First a kernel with a fault of each kind: a checker that does not see them proves nothing about the others.
+  cat >"$work/faulty.cl" <<'CL'
+kernel void faulty(global int *a, local int *shared) {
+  shared[0] = (int)get_local_id(0);
+  a[get_global_id(0) + 1] = shared[0];
+}
+CL
+  printf 'faulty.cl\nfaulty\n4 1 1\n4 1 1\n<size=16 fill=0>\n<size=4>\n' >"$work/faulty.sim"
+  (cd "$work" && oclgrind-kernel --data-races faulty.sim) >"$logs/faulty.txt" 2>&1 || true
+  expect "Oclgrind sees a write past the end" grep -q 'Invalid write' "$logs/faulty.txt"
+  expect "Oclgrind sees a data race" grep -q 'data race' "$logs/faulty.txt"
+  expect "its reports are recognised" oclgrind_reports "$logs/faulty.txt"
+  expect "it is the device in use" grep -qi oclgrind <(oclgrind "$work/gcc/clattn" devices 2>&1)
+
+  suite "$work/gcc" 300 "$short_set" oclgrind --data-races >"$logs/oclgrind.txt" 2>&1
+  cat "$logs/oclgrind.txt"
+  if oclgrind_reports "$logs/oclgrind.txt" >"$logs/reports.txt"; then
+    echo "FAILED: Oclgrind reports:"; head -n 40 "$logs/reports.txt"; count 0 1
+  fi
+}
+
+step_sanitize() {
+  built sanitize -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_TESTS=ON \
+    -DCLATTN_BUILD_CLI=OFF -DCLATTN_SANITIZE=address,undefined
+  # Criterion runs each test in a process of its own and does not look at how it ended, so leaks are found by their reports.
+  rm -f "$logs"/report.*
+  export ASAN_OPTIONS=log_path=$logs/report UBSAN_OPTIONS=print_stacktrace=1
+  export LSAN_OPTIONS=suppressions=$root/tests/support/lsan.supp:print_suppressions=0
+  suite "$work/sanitize" 300
+  local report
+  for report in "$logs"/report.*; do
+    [[ -s $report ]] || continue
+    echo "FAILED: a sanitizer reports:"; head -n 30 "$report"; count 0 1
+  done
+}
+
+step_consumers() {
+  build_gcc
+  built static -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=OFF
+  rm -rf "$work/prefix" "$work/consumer"
+  cmake --install "$work/gcc" --prefix "$work/prefix/shared"
+  cmake --install "$work/static" --prefix "$work/prefix/static"
+  mkdir -p "$work/consumer"
+  local kind folder prefix
+  for kind in shared static; do
+    prefix=$work/prefix/$kind folder=$work/consumer/$kind
+    expect "the installed program, $kind" "$prefix/bin/clattn" --version
+    expect "find_package, $kind: build" with_cmake "$folder" "-DCMAKE_PREFIX_PATH=$prefix"
+    expect "find_package, $kind: run" "$folder/consumer"
+    expect "pkg-config, $kind: build" env PKG_CONFIG_PATH="$prefix/lib/pkgconfig" \
+      make -C tests/consumer OUT="$folder/pkg" CC=gcc CFLAGS="-Wl,-rpath,$prefix/lib"
+    expect "pkg-config, $kind: run" "$folder/pkg"
+  done
+  # As a sub-project, with an OpenCL that is not the system's: the same loader in a folder of its own.
+  local own=$work/consumer/opencl
+  mkdir -p "$own"
+  cp -L "$(gcc -print-file-name=libOpenCL.so)" "$own/libOpenCL.so"
+  ln -sfn "$(dirname "$(path_of_header CL/cl.h)")" "$own/CL"
+  expect "sub-project, own OpenCL: build" with_cmake "$work/consumer/sub" "-DCLATTN_SOURCE=$root" -DBUILD_SHARED_LIBS=OFF \
+    "-DOpenCL_INCLUDE_DIR=$own" "-DOpenCL_LIBRARY=$own/libOpenCL.so"
+  expect "sub-project, own OpenCL: run" "$work/consumer/sub/consumer"
+  expect "exported symbols are the header's" exported_symbols "$work/prefix/shared/lib/libclattn.so"
+}
+
+with_cmake() { # FOLDER OPTIONS...: the consumer, built with CMake
+  local folder=$1; shift
+  cmake -S tests/consumer -B "$folder" -DCMAKE_C_COMPILER=gcc "$@" && cmake --build "$folder" -j "$jobs"
+}
+
+path_of_header() { echo "#include <$1>" | gcc -E -x c - | sed -n "s#^\# 1 \"\(.*/$1\)\".*#\1#p" | head -n 1; }
+
+exported_symbols() { # LIBRARY
+  diff <(nm -D --defined-only "$1" | awk '{ print $3 }' | sort) \
+    <(grep -A1 '^CLATTN_API' include/clattn/clattn.h | grep -v '^#' | grep -oE '\bclattn_[a-z0-9_]+\(' | tr -d '(' | sort -u)
+}
+
+step_program() {
+  build_gcc
+  local python=$work/venv/bin/python wanted="numpy safetensors pytest" report=$logs/pytest.xml
+  if [[ $(cat "$work/venv/wanted" 2>/dev/null) != "$wanted" ]]; then
+    python3 -m venv --clear "$work/venv"
+    # shellcheck disable=SC2086
+    "$python" -m pip install -q --disable-pip-version-check $wanted
+    echo "$wanted" >"$work/venv/wanted"
+  fi
+  rm -f "$report"
+  local status=0
+  CLATTN=$work/gcc/clattn timeout 300 "$python" -m pytest -q -p no:cacheprovider --junitxml="$report" tests/cli || status=$?
+  local tests=0 errors=0 failures=0 skipped=0
+  if [[ -s $report ]]; then
+    attribute() { grep -oE "<testsuite [^>]*" "$report" | grep -oE " $1=\"[0-9]+\"" | grep -oE '[0-9]+'; }
+    tests=$(attribute tests) errors=$(attribute errors) failures=$(attribute failures) skipped=$(attribute skipped)
+  fi
+  local failed=$((errors + failures))
+  ((status == 0 || failed > 0)) || failed=1
+  count $((tests - errors - failures - skipped)) "$failed" "$skipped"
+}
+
+c_files() { find "$@" -name '*.[ch]' | sort; }
+
+step_format() { c_files include src tests bench | xargs -r clang-format --dry-run -Werror; }
+
+step_cppcheck() {
+  c_files src bench | grep '\.c$' | xargs -r timeout 240 cppcheck --std=c11 --enable=warning,performance,portability \
+    --inline-suppr --suppress=missingIncludeSystem --error-exitcode=1 --quiet -j "$jobs" -Iinclude -Isrc -Itests
+}
+
+step_tidy() {
+  configure clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON \
+    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  c_files src bench | grep '\.c$' |
+    timeout 240 xargs -r -n 4 -P "$jobs" clang-tidy --quiet -p "$work/clang"
+}
+
+# ---------------------------------------------------------------------------------------------------------------- run
+
+passed=0 failed=0 skipped=0
+for step in "${steps[@]}"; do
+  counts=$work/$step/counts logs=$work/logs/$step
+  rm -rf "$logs"; mkdir -p "$logs"
+  counts=$logs/counts log=$logs/log.txt
+  : >"$counts"
+  started=$SECONDS
+  # In a subshell of its own: as part of a condition, `set -e` would not hold in it.
+  set +e
+  (set -e; "step_$step") >"$log" 2>&1
+  status=$?
+  set -e
+  read -r p f s < <(awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }' "$counts")
+  ((status == 0 || f > 0)) || f=1
+  # A step of tests in which nothing ran has not shown anything.
+  case $step in
+    pocl | rusticl | workitemrepl | oclgrind | sanitize | consumers | program)
+      ((p + f > 0)) || { echo "FAILED: no test was run" >>"$log"; f=1; } ;;
+  esac
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  verdict=ok
+  ((f == 0)) || verdict=FAILED
+  note=
+  ((p + s == 0)) || note="$p passed, $f failed$( ((s == 0)) || echo ", $s skipped")"
+  printf '%-13s %-6s %4d s  %s\n' "$step" "$verdict" $((SECONDS - started)) "$note"
+  if ((f > 0)); then
+    echo "--- ${log#"$root"/}, its failures and its end:"
+    grep -nE '^FAILED|\[FAIL\]|^FAILED |error:|Error:' "$log" | head -n 40 || true
+    tail -n 25 "$log"
+    echo "---"
+  fi
+  # Nothing can follow a failed installation or compilation.
+  if ((f > 0)) && [[ $step == packages || $step == build ]]; then break; fi
+done
+
+((passed + failed > 0)) || [[ ${#steps[@]} -lt ${#all_steps[@]} ]] || failed=1
+skips=
+((skipped == 0)) || skips=", $skipped skipped"
+echo "$passed passed, $failed failed$skips"
+((failed == 0))
