@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include "safetensors.h"
 
 #include "file.h"
@@ -72,7 +73,7 @@ static io_status parse_shape(const st_file *st, const char *name, const json_t *
   size_t *extents = calloc(rank > 0 ? rank : 1, sizeof *extents);
   if (extents == NULL)
     return io_fail(error, IO_NO_MEMORY, "%s: no memory for a shape of rank %zu", st->file.path, rank);
-  io_status status = rank > INT32_MAX ? bad_field(st, name, "shape", shape, "shorter", error) : IO_OK;
+  io_status status = IO_OK;
   for (size_t i = 0; i < rank && status == IO_OK; i++) {
     const json_t *extent = json_array_get(shape, i);
     if (!is_natural(extent))
@@ -85,7 +86,7 @@ static io_status parse_shape(const st_file *st, const char *name, const json_t *
   if (status == IO_OK && !io_shape_count(extents, rank, size > 0 ? size : 1, elements))
     status = bad_field(st, name, "shape", shape, "such that the tensor's size fits the address space", error);
   if (status == IO_OK) {
-    tensor->rank = (int)rank;
+    tensor->rank = (int)rank; /* fits, as the header is at most HEADER_LIMIT bytes */
     memcpy(tensor->shape, extents, (rank < ST_MAX_RANK ? rank : ST_MAX_RANK) * sizeof *extents);
   }
   free(extents);
@@ -269,8 +270,8 @@ size_t st_elements(const st_tensor *tensor) {
 }
 
 /* Reads a tensor's bytes to the end of `out`, which has room for its elements at `wide` bytes each, so that they can be
- * widened in place from the front: element i is written at or before the place where element i + 1 still waits to be
- * read. narrow      receives where the bytes begin */
+ * widened in place from the front: writing element i ends at or before the place where element i + 1 still waits. read.
+ * narrow      receives where the bytes begin */
 static io_status read_narrow(st_file *file, const st_tensor *tensor, void *out, size_t wide,
                              const unsigned char **narrow, io_error *error) {
   static const size_t sizes[] = {[ST_F64] = 8, [ST_F32] = 4, [ST_F16] = 2, [ST_BF16] = 2};

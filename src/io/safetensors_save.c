@@ -13,7 +13,14 @@ static size_t item_size(const st_item *item) {
   return item->type == ST_F64 ? sizeof(double) : sizeof(float);
 }
 
-static io_status check_item(const st_item *item, size_t position, size_t *elements, io_error *error) {
+/* An item and the size of its data. */
+typedef struct row {
+  const st_item *item;
+  size_t bytes;
+} row;
+
+static io_status check_item(const st_item *item, size_t position, row *out, io_error *error) {
+  size_t elements;
   if (item->name == NULL) return io_fail(error, IO_INVALID, "tensor %zu has no name", position);
   if (strcmp(item->name, "__metadata__") == 0)
     return io_fail(error, IO_INVALID, "no tensor can have the name %s", item->name);
@@ -23,26 +30,25 @@ static io_status check_item(const st_item *item, size_t position, size_t *elemen
   if (item->rank < 0 || item->rank > ST_MAX_RANK)
     return io_fail(error, IO_INVALID, "tensor \"%.60s\": rank %d is not between 0 and %d", item->name, item->rank,
                    ST_MAX_RANK);
-  if (!io_shape_count(item->shape, (size_t)item->rank, item_size(item), elements))
+  if (!io_shape_count(item->shape, (size_t)item->rank, item_size(item), &elements))
     return io_fail(error, IO_INVALID, "tensor \"%.60s\": its size overflows the address space", item->name);
-  if (*elements > 0 && item->data == NULL)
-    return io_fail(error, IO_INVALID, "tensor \"%.60s\" has %zu values but no data", item->name, *elements);
+  if (elements > 0 && item->data == NULL)
+    return io_fail(error, IO_INVALID, "tensor \"%.60s\" has %zu values but no data", item->name, elements);
+  *out = (row){.item = item, .bytes = elements * item_size(item)};
   return IO_OK;
 }
 
 /* Wider types first, then by name. */
 static int in_file_order(const void *left, const void *right) {
-  const st_item *a = *(const st_item *const *)left, *b = *(const st_item *const *)right;
+  const st_item *a = ((const row *)left)->item, *b = ((const row *)right)->item;
   if (a->type != b->type) return a->type == ST_F64 ? -1 : 1;
   return strcmp(a->name, b->name);
 }
 
-/* Adds `item`, whose data begin at *offset, to the header. */
-static io_status describe(json_t *root, const st_item *item, size_t position, json_int_t *offset, io_error *error) {
-  size_t elements;
-  io_status status = check_item(item, position, &elements, error);
-  if (status != IO_OK) return status;
-  json_int_t bytes = (json_int_t)(elements * item_size(item)); /* fits: io_shape_count */
+/* Adds a tensor, whose data begin at *offset, to the header, and moves *offset behind it. */
+static io_status describe(json_t *root, const row *tensor, json_int_t *offset, io_error *error) {
+  const st_item *item = tensor->item;
+  const json_int_t bytes = (json_int_t)tensor->bytes; /* fits: io_shape_count */
   if (bytes > INT64_MAX - *offset)
     return io_fail(error, IO_INVALID, "tensor \"%.60s\": the size of the file overflows 63 bits", item->name);
   if (json_object_get(root, item->name) != NULL)
@@ -61,15 +67,15 @@ static io_status describe(json_t *root, const st_item *item, size_t position, js
   return IO_OK;
 no_memory:
   json_decref(shape);
-  return io_fail(error, IO_NO_MEMORY, "no memory for the header of %zu tensors", position + 1);
+  return io_fail(error, IO_NO_MEMORY, "tensor \"%.60s\": no memory for its entry in the header", item->name);
 }
 
 /* The header as text, which the caller frees. */
-static io_status make_header(const st_item *const *order, size_t count, char **text, io_error *error) {
+static io_status make_header(const row *rows, size_t count, char **text, io_error *error) {
   json_int_t offset = 0;
   json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
   io_status status = root == NULL ? io_fail(error, IO_NO_MEMORY, "no memory for a header") : IO_OK;
-  for (size_t i = 0; i < count && status == IO_OK; i++) status = describe(root, order[i], i, &offset, error);
+  for (size_t i = 0; i < count && status == IO_OK; i++) status = describe(root, &rows[i], &offset, error);
   if (status == IO_OK) {
     *text = json_dumps(root, JSON_COMPACT);
     if (*text == NULL) status = io_fail(error, IO_NO_MEMORY, "no memory for the header of %zu tensors", count);
@@ -90,24 +96,18 @@ static io_status write_header(FILE *file, const char *text, io_error *error) {
 
 io_status st_save(FILE *file, const st_item *items, size_t count, io_error *error) {
   char *text = NULL;
-  size_t elements;
   io_status status = IO_OK;
-  const st_item **order = calloc(count > 0 ? count : 1, sizeof *order);
-  if (order == NULL) return io_fail(error, IO_NO_MEMORY, "no memory for %zu tensors", count);
-  for (size_t i = 0; i < count && status == IO_OK; i++) {
-    order[i] = &items[i];
-    status = check_item(order[i], i, &elements, error);
-  }
+  row *rows = calloc(count > 0 ? count : 1, sizeof *rows);
+  if (rows == NULL) return io_fail(error, IO_NO_MEMORY, "no memory for %zu tensors", count);
+  for (size_t i = 0; i < count && status == IO_OK; i++) status = check_item(&items[i], i, &rows[i], error);
   if (status != IO_OK) goto cleanup;
-  qsort(order, count, sizeof *order, in_file_order);
-  status = make_header(order, count, &text, error);
+  qsort(rows, count, sizeof *rows, in_file_order);
+  status = make_header(rows, count, &text, error);
   if (status == IO_OK) status = write_header(file, text, error);
-  for (size_t i = 0; i < count && status == IO_OK; i++) {
-    status = check_item(order[i], i, &elements, error);
-    if (status == IO_OK) status = io_write(file, order[i]->data, elements * item_size(order[i]), error);
-  }
+  for (size_t i = 0; i < count && status == IO_OK; i++)
+    status = io_write(file, rows[i].item->data, rows[i].bytes, error);
 cleanup:
   free(text);
-  free(order);
+  free(rows);
   return status;
 }
