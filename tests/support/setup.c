@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "setup.h"
+
+#include <criterion/criterion.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tests ask for absurd amounts of memory on purpose; AddressSanitizer must answer as malloc does. */
+const char *__asan_default_options(void);
+__attribute__((visibility("default"), used)) const char *__asan_default_options(void) {
+  return "allocator_may_return_null=1";
+}
+
+int test_fail(test_line *line, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line->text, sizeof line->text, format, arguments);
+  va_end(arguments);
+  return 0;
+}
+
+clattn_context *test_context(void) {
+  return test_context_with(NULL);
+}
+
+clattn_context *test_context_with(const clattn_context_options *options) {
+  char message[1024];
+  clattn_context *context = NULL;
+  const clattn_status status = clattn_context_create(options, &context, message, sizeof message);
+  cr_assert(status == CLATTN_SUCCESS, "no context: %s: %s", clattn_status_name(status), message);
+  cr_assert_not_null(context);
+  cr_assert_str_empty(message);
+  return context;
+}
+
+int test_is_small(void) {
+  const char *set = getenv("CLATTN_TEST_SET");
+  return set && strcmp(set, "small") == 0;
+}
+
+size_t test_size(size_t full, size_t small) {
+  return test_is_small() ? small : full;
+}
+
+int test_has_fp64(const clattn_context *context) {
+  cl_device_fp_config config = 0;
+  cl_int error =
+      clGetDeviceInfo(clattn_context_device(context), CL_DEVICE_DOUBLE_FP_CONFIG, sizeof config, &config, NULL);
+  return error == CL_SUCCESS && config != 0;
+}
+
+void *test_alloc(size_t count, size_t size) {
+  void *memory = calloc(count ? count : 1, size);
+  if (!memory) {
+    fprintf(stderr, "tests: no memory for %zu elements of %zu bytes\n", count, size);
+    abort();
+  }
+  return memory;
+}
