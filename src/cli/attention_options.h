@@ -41,4 +41,6 @@ option_table cli_attention_run_table(attention_settings *settings);
 /* What no single option can check: options that need or exclude each other. */
 int cli_attention_settings_check(cli_state *cli, const attention_settings *settings);
 
+void cli_attention_settings_free(attention_settings *settings);
+
 #endif

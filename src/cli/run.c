@@ -17,6 +17,12 @@ static double now_ms(void) {
 /* ------------------------------------------------------------------------------------------------------------- times
  */
 
+/* Milliseconds of many runs. */
+typedef struct run_times {
+  double *ms;
+  size_t count, capacity;
+} run_times;
+
 static int add_time(cli_state *cli, run_times *times, double ms) {
   if (times->count == times->capacity) {
     size_t capacity = times->capacity > 0 ? 2 * times->capacity : 64;

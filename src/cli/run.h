@@ -17,12 +17,7 @@ typedef struct run_call {
   clattn_options *options; /* the event is set and taken by the run */
 } run_call;
 
-/* Milliseconds of many runs. */
-typedef struct run_times {
-  double *ms;
-  size_t count, capacity;
-} run_times;
-
+/* Milliseconds. */
 typedef struct run_summary {
   double min, median, max;
 } run_summary;

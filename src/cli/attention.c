@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attention.h"
+
+#include "report.h"
+#include "results.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------------------------------- input
+ */
+
+int cli_attention_check_types(cli_state *cli, attention *job) {
+  const cli_array *query = &job->inputs[INPUT_QUERY];
+  for (int i = 0; i < 3; i++) {
+    const cli_array *array = &job->inputs[i];
+    if (array->path == NULL) continue;
+    int status = cli_array_expect_float(cli, array);
+    if (status != CLI_DONE) return status;
+    if ((array->npy.type == NPY_F8) != (query->npy.type == NPY_F8)) {
+      return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, but %s of --%s holds %s: float64 goes with float64 only",
+                      array->option, array->path, npy_type_name(array->npy.type), query->path, query->option,
+                      npy_type_name(query->npy.type));
+    }
+  }
+  job->file_type = query->npy.type;
+  job->compute = job->settings->compute != 0 ? (clattn_type)job->settings->compute : cli_array_compute_type(query);
+  return CLI_DONE;
+}
+
+static int load_kv_lengths(cli_state *cli, attention *job) {
+  cli_array *lengths = &job->kv_lengths;
+  if (job->settings->kv_lengths == NULL) return CLI_DONE;
+  int status = cli_array_load(cli, "kv-lengths", job->settings->kv_lengths, lengths);
+  if (status == CLI_DONE) status = cli_array_expect_integer(cli, lengths);
+  if (status == CLI_DONE) status = cli_array_expect_shape(cli, lengths, 1, &job->scores.batch, "[B]");
+  if (status != CLI_DONE) return status;
+  for (size_t b = 0; b < lengths->npy.count; b++) {
+    int64_t length = cli_array_integer_at(lengths, b);
+    if (length < 0 || (uint64_t)length > job->scores.kv_len) {
+      return cli_fail(cli, CLI_WRONG,
+                      "--kv-lengths: %s has %lld for batch entry %zu, which is not between 0 and S = %zu",
+                      lengths->path, (long long)length, b, job->scores.kv_len);
+    }
+  }
+  return CLI_DONE;
+}
+
+int cli_attention_load_masks(cli_state *cli, attention *job) {
+  int status = cli_masks_load(cli, job->settings, &job->scores, &job->masks);
+  return status == CLI_DONE ? load_kv_lengths(cli, job) : status;
+}
+
+int cli_attention_check_outputs(cli_state *cli, const attention *job) {
+  const result_file files[2] = {{.option = "out", .path = job->settings->out},
+                                {.option = "weights-out", .path = job->settings->weights_out}};
+  return cli_results_check(cli, files, 2);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ device
+ */
+
+int cli_attention_open(cli_state *cli, attention *job) {
+  char message[sizeof cli->failure.text];
+  clattn_context_options options;
+  clattn_context_options_init(&options);
+  options.device = job->settings->device != NULL ? job->settings->device : cli->device;
+  options.profiling = job->settings->json || job->settings->repeat.given;
+  clattn_status status = clattn_context_create(&options, &job->context, message, sizeof message);
+  return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
+}
+
+static int upload_inputs(cli_state *cli, attention *job) {
+  for (int i = 0; i < 3; i++) {
+    if (job->inputs[i].path == NULL) continue;
+    int status = cli_array_upload(cli, job->context, &job->inputs[i], job->compute, &job->tensors[i]);
+    if (status != CLI_DONE) return status;
+  }
+  int status = cli_masks_upload(cli, job->context, job->compute, &job->masks);
+  if (status != CLI_DONE || job->kv_lengths.path == NULL) return status;
+  return cli_array_upload(cli, job->context, &job->kv_lengths, cli_array_device_type(&job->kv_lengths), &job->lengths);
+}
+
+static int create_result(cli_state *cli, attention *job, const char *option, int rank, const size_t *shape,
+                         clattn_tensor *tensor) {
+  clattn_status status = clattn_tensor_create(job->context, job->compute, rank, shape, NULL, tensor);
+  if (status == CLATTN_SUCCESS) return CLI_DONE;
+  char message[sizeof cli->failure.text], text[SHAPE_TEXT_SIZE];
+  (void)snprintf(message, sizeof message, "--%s of shape %s: %s", option, cli_shape_text(rank, shape, text),
+                 clattn_context_message(job->context));
+  return cli_fail_library(cli, status, message);
+}
+
+static int create_results(cli_state *cli, attention *job, int output_rank, const size_t *output_shape) {
+  const attention_settings *settings = job->settings;
+  const score_shape *scores = &job->scores;
+  const size_t per_head[4] = {scores->batch, scores->heads, scores->q_len, scores->kv_len};
+  const size_t averaged[3] = {scores->batch, scores->q_len, scores->kv_len};
+  int status = CLI_DONE;
+  if (settings->out != NULL) status = create_result(cli, job, "out", output_rank, output_shape, &job->output);
+  if (status != CLI_DONE || settings->weights_out == NULL) return status;
+  return settings->average_weights ? create_result(cli, job, "weights-out", 3, averaged, &job->weights)
+                                   : create_result(cli, job, "weights-out", 4, per_head, &job->weights);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- call
+ */
+
+static void fill_options(attention *job) {
+  const attention_settings *settings = job->settings;
+  clattn_options *options = &job->options;
+  clattn_options_init(options);
+  if (settings->scale.given) options->scale = settings->scale.value;
+  options->masks = job->masks.masks;
+  options->mask_count = job->masks.count;
+  options->causal = (clattn_causal)settings->causal;
+  if (settings->causal_offset.given) {
+    options->causal = CLATTN_CAUSAL_OFFSET;
+    options->causal_offset = settings->causal_offset.value;
+  }
+  if (settings->window_left.given) options->window_left = settings->window_left.value;
+  if (settings->window_right.given) options->window_right = settings->window_right.value;
+  if (job->lengths.buffer != NULL) options->kv_lengths = &job->lengths;
+  if (settings->weights_out != NULL) options->weights = &job->weights;
+  options->path = (clattn_path)settings->path;
+}
+
+/* The library takes [B,T,E]; sequence-first data are that with exchanged strides. */
+static clattn_tensor call_view(const attention *job, clattn_tensor tensor) {
+  return job->sequence_first ? clattn_tensor_transposed(tensor, 0, 1) : tensor;
+}
+
+static int run_call_of(cli_state *cli, attention *job) {
+  const attention_settings *settings = job->settings;
+  clattn_tensor views[3];
+  for (int i = 0; i < 3; i++) views[i] = call_view(job, job->tensors[i]);
+  clattn_tensor output = call_view(job, job->output);
+  fill_options(job);
+  const run_call call = {.context = job->context,
+                         .mha = job->mha,
+                         .query = &views[INPUT_QUERY],
+                         .key = job->inputs[INPUT_KEY].path != NULL ? &views[INPUT_KEY] : NULL,
+                         .value = job->inputs[INPUT_VALUE].path != NULL ? &views[INPUT_VALUE] : NULL,
+                         .output = settings->out != NULL ? &output : NULL,
+                         .options = &job->options};
+  return cli_run(cli, &call, settings->explain, settings->repeat.given ? settings->repeat.value : 0, &job->report);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- results
+ */
+
+static int print_report(cli_state *cli, const void *user) {
+  static const char *const names[] = {"B", "H", "T", "S"};
+  const attention *job = user;
+  const size_t extents[] = {job->scores.batch, job->scores.heads, job->scores.q_len, job->scores.kv_len};
+  const run_facts facts = {.command = cli->command,
+                           .device = clattn_context_device_info(job->context),
+                           .compute = job->compute,
+                           .repeat = job->settings->repeat.given ? job->settings->repeat.value : 0,
+                           .report = &job->report,
+                           .extent_names = names,
+                           .extents = extents,
+                           .extent_count = sizeof extents / sizeof *extents};
+  if (job->settings->json) return cli_print_json(cli, cli_run_json(&facts));
+  if (!job->settings->repeat.given) return CLI_DONE;
+  cli_print_times(&facts);
+  return cli_flush_stdout(cli);
+}
+
+static int write_results(cli_state *cli, attention *job) {
+  const attention_settings *settings = job->settings;
+  result_file files[2] = {{.option = "out", .path = settings->out},
+                          {.option = "weights-out", .path = settings->weights_out}};
+  npy_type weights_type = job->file_type == NPY_F8 ? NPY_F8 : NPY_F4;
+  int status = CLI_DONE;
+  if (settings->out != NULL) {
+    status = cli_array_download(cli, job->context, &job->output, job->file_type, &files[0].array);
+  }
+  if (status == CLI_DONE && settings->weights_out != NULL) {
+    status = cli_array_download(cli, job->context, &job->weights, weights_type, &files[1].array);
+  }
+  if (status == CLI_DONE) status = cli_results_write(cli, files, 2, print_report, job);
+  for (int i = 0; i < 2; i++) npy_free(&files[i].array);
+  return status;
+}
+
+int cli_attention_run(cli_state *cli, attention *job, int output_rank, const size_t *output_shape) {
+  int status = upload_inputs(cli, job);
+  if (status == CLI_DONE) status = create_results(cli, job, output_rank, output_shape);
+  if (status == CLI_DONE) status = run_call_of(cli, job);
+  return status == CLI_DONE ? write_results(cli, job) : status;
+}
+
+void cli_attention_free(attention *job) {
+  for (int i = 0; i < 3; i++) {
+    cli_array_free(&job->inputs[i]);
+    clattn_tensor_release(&job->tensors[i]);
+  }
+  cli_masks_free(&job->masks);
+  cli_array_free(&job->kv_lengths);
+  clattn_tensor_release(&job->lengths);
+  clattn_tensor_release(&job->output);
+  clattn_tensor_release(&job->weights);
+  clattn_mha_destroy(&job->mha);
+  clattn_context_destroy(&job->context);
+}
