@@ -10,25 +10,44 @@
 /* CLBlast's own codes; those it shares with OpenCL have OpenCL's meaning. */
 static const char *clblast_error_name(int error) {
   switch (error) {
-  case CLBlastInsufficientMemoryTemp: return "temporary buffer too small";
-  case CLBlastInvalidBatchCount: return "batch count below 1";
-  case CLBlastInvalidOverrideKernel: return "override of an unknown kernel";
-  case CLBlastMissingOverrideParameter: return "override lacks a parameter";
-  case CLBlastInvalidLocalMemUsage: return "not enough local memory on the device";
-  case CLBlastNoHalfPrecision: return "the device lacks half precision";
-  case CLBlastNoDoublePrecision: return "the device lacks double precision";
-  case CLBlastDatabaseError: return "no parameters for the device";
-  case CLBlastInvalidMatrixA: return "matrix A is no valid buffer";
-  case CLBlastInvalidMatrixB: return "matrix B is no valid buffer";
-  case CLBlastInvalidMatrixC: return "matrix C is no valid buffer";
-  case CLBlastInvalidDimension: return "an extent is 0 or a stride does not fit";
-  case CLBlastInvalidLeadDimA: return "leading dimension of A too small";
-  case CLBlastInvalidLeadDimB: return "leading dimension of B too small";
-  case CLBlastInvalidLeadDimC: return "leading dimension of C too small";
-  case CLBlastInsufficientMemoryA: return "buffer of A too small";
-  case CLBlastInsufficientMemoryB: return "buffer of B too small";
-  case CLBlastInsufficientMemoryC: return "buffer of C too small";
-  default: return cl_error_name(error);
+  case CLBlastInsufficientMemoryTemp:
+    return "temporary buffer too small";
+  case CLBlastInvalidBatchCount:
+    return "batch count below 1";
+  case CLBlastInvalidOverrideKernel:
+    return "override of an unknown kernel";
+  case CLBlastMissingOverrideParameter:
+    return "override lacks a parameter";
+  case CLBlastInvalidLocalMemUsage:
+    return "not enough local memory on the device";
+  case CLBlastNoHalfPrecision:
+    return "the device lacks half precision";
+  case CLBlastNoDoublePrecision:
+    return "the device lacks double precision";
+  case CLBlastDatabaseError:
+    return "no parameters for the device";
+  case CLBlastInvalidMatrixA:
+    return "matrix A is no valid buffer";
+  case CLBlastInvalidMatrixB:
+    return "matrix B is no valid buffer";
+  case CLBlastInvalidMatrixC:
+    return "matrix C is no valid buffer";
+  case CLBlastInvalidDimension:
+    return "an extent is 0 or a stride does not fit";
+  case CLBlastInvalidLeadDimA:
+    return "leading dimension of A too small";
+  case CLBlastInvalidLeadDimB:
+    return "leading dimension of B too small";
+  case CLBlastInvalidLeadDimC:
+    return "leading dimension of C too small";
+  case CLBlastInsufficientMemoryA:
+    return "buffer of A too small";
+  case CLBlastInsufficientMemoryB:
+    return "buffer of B too small";
+  case CLBlastInsufficientMemoryC:
+    return "buffer of C too small";
+  default:
+    return cl_error_name(error);
   }
 }
 
@@ -60,7 +79,8 @@ static CLBlastTranspose transpose_of_b(const product *what) {
 static CLBlastStatusCode multiply_one(clattn_context *context, const product *what, size_t index) {
   cl_command_queue queue = context->queue;
   const matrix *a = &what->a, *b = &what->b, *c = &what->c;
-  size_t a_at = a->offset + index * a->stride, b_at = b->offset + index * b->stride, c_at = c->offset + index * c->stride;
+  size_t a_at = a->offset + index * a->stride, b_at = b->offset + index * b->stride,
+         c_at = c->offset + index * c->stride;
   if (what->type == CLATTN_FLOAT64)
     return CLBlastDgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, transpose_of_b(what), what->m, what->n, what->k,
                         what->alpha, a->buffer, a_at, a->ld, b->buffer, b_at, b->ld, 0.0, c->buffer, c_at, c->ld,

@@ -32,10 +32,11 @@ clattn_status blas_temporary_bytes(clattn_context *context, const product *what,
 /* 1 if every element of the operand can be addressed by CLBlast's kernels. */
 int blas_can_address(const matrix *operand, size_t batch, size_t rows, size_t columns);
 
-/* 1 if a batched product reads (or writes) an operand that is not transposed where it is told to. CLBlast (1.5.3 to 1.7.0) takes
- * matrices whose extents are multiples of its tiles and whose rows lie densely (ld == columns) straight from the buffer's start, one behind
- * the other, whatever offset and stride say; other operands are copied, and copied right. Which extents are multiples depends on the tuned
- * parameters of the device, so only the layout is asked. blas_multiply runs one product after the other for such operands. */
+/* 1 if a batched product reads (or writes) an operand that is not transposed where it is told to. CLBlast (1.5.3
+ * to 1.7.0) takes matrices whose extents are multiples of its tiles and whose rows lie densely (ld == columns) straight
+ * from the buffer's start, one behind the other, whatever offset and stride say; other operands are copied, and copied
+ * right. Which extents are multiples depends on the tuned parameters of the device, so only the layout is asked.
+ * blas_multiply runs one product after the other for such operands. */
 int blas_batch_is_safe(const matrix *operand, size_t rows, size_t columns);
 
 #endif

@@ -37,14 +37,6 @@ void context_log(clattn_context *context, const char *format, ...) {
 /* ---------------------------------------------------------------------------------------------------------- creation
  */
 
-/* A quarter of the device's memory at most, and no more than pays: score matrices beyond that size are worked on in
- * slices that still fill the device. */
-static uint64_t default_scratch_limit(const clattn_device_info *info) {
-  const uint64_t enough = (uint64_t)256 << 20;
-  uint64_t quarter = info->global_bytes / 4;
-  return quarter < enough && quarter > 0 ? quarter : enough;
-}
-
 static clattn_status adopt_queue(clattn_context *context, cl_command_queue queue, message to) {
   clattn_status status = CLATTN_SUCCESS;
   cl_command_queue_properties properties = 0;
@@ -154,7 +146,7 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
     status = message_fail(to, context->info.status, "%s: %s", context->info.name, context->info.reason);
     goto cleanup;
   }
-  context->scratch_limit = given.scratch_limit ? given.scratch_limit : default_scratch_limit(&context->info);
+  context->scratch_limit = given.scratch_limit;
 
 cleanup:
   if (status != CLATTN_SUCCESS) {
@@ -208,6 +200,34 @@ cl_device_id clattn_context_device(const clattn_context *context) {
 
 const clattn_device_info *clattn_context_device_info(const clattn_context *context) {
   return context != NULL ? &context->info : NULL;
+}
+
+/* A quarter of the device's memory at most, and no more than pays: score matrices beyond that size are worked on in
+ * slices that still fill the device. */
+uint64_t context_default_scratch(const clattn_context *context) {
+  const uint64_t enough = (uint64_t)256 << 20;
+  uint64_t quarter = context->info.global_bytes / 4;
+  return quarter < enough && quarter > 0 ? quarter : enough;
+}
+
+clattn_status context_enqueue_wait(clattn_context *context, cl_uint count, const cl_event *list) {
+  clattn_status status = CLATTN_SUCCESS;
+  if (count == 0) return status;
+  CHECK_CL(context_message(context), clEnqueueBarrierWithWaitList(context->queue, count, list, NULL),
+           "clEnqueueBarrierWithWaitList of %u events", (unsigned)count);
+
+cleanup:
+  return status;
+}
+
+clattn_status context_enqueue_event(clattn_context *context, cl_event *event) {
+  clattn_status status = CLATTN_SUCCESS;
+  if (event == NULL) return status;
+  CHECK_CL(context_message(context), clEnqueueMarkerWithWaitList(context->queue, 0, NULL, event),
+           "clEnqueueMarkerWithWaitList");
+
+cleanup:
+  return status;
 }
 
 clattn_status clattn_finish(clattn_context *context) {

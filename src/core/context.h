@@ -15,7 +15,7 @@ struct clattn_context {
   cl_command_queue queue;
   cl_device_id device;
   clattn_device_info info;
-  uint64_t scratch_limit; /* bytes a call may take from the workspace; never 0 */
+  uint64_t scratch_limit; /* bytes a call may take from the workspace, as the user set it; 0: the default */
   clattn_log_callback log;
   void *log_user;
   program_cache programs;
@@ -28,6 +28,13 @@ message context_message(clattn_context *context);
 
 /* Begins a public call: no failure yet. NULL context: INVALID_ARGUMENT. */
 clattn_status context_begin(clattn_context *context);
+
+/* What a call may take when nobody set a limit. */
+uint64_t context_default_scratch(const clattn_context *context);
+
+/* Puts a wait for the events in front of what the call enqueues, and an event behind it; both optional. */
+clattn_status context_enqueue_wait(clattn_context *context, cl_uint count, const cl_event *list);
+clattn_status context_enqueue_event(clattn_context *context, cl_event *event);
 
 void context_retain(clattn_context *context);
 void context_release(clattn_context *context);

@@ -25,9 +25,16 @@ typedef struct workspace {
   uint64_t bytes[SCRATCH_SLOTS];
 } workspace;
 
-/* A buffer of at least `bytes` bytes (0 gives NULL), valid until the slot is asked for again; its contents are
- * undefined. */
-clattn_status workspace_get(clattn_context *context, scratch_slot slot, uint64_t bytes, cl_mem *buffer);
+/* Bytes of each slot that a call needs; 0: not needed. */
+typedef struct scratch_need {
+  uint64_t bytes[SCRATCH_SLOTS];
+} scratch_need;
+
+uint64_t scratch_total(const scratch_need *need);
+
+/* Makes every slot large enough, before anything is enqueued. Contents are undefined. */
+clattn_status workspace_reserve(clattn_context *context, const scratch_need *need);
+
 void workspace_clear(workspace *workspace);
 
 #endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attention/gemm_path.h"
+
+#include <limits.h>
+#include <math.h>
+
+#include "attention/masks.h"
+
+/* ----------------------------------------------------------------------------------------------------------- cutting
+ */
+
+static size_t smaller(uint64_t a, uint64_t b) {
+  return (size_t)(a < b ? a : b);
+}
+
+static size_t divide_up(size_t a, size_t b) {
+  return a / b + (a % b != 0);
+}
+
+/* What the call may take: the user's word, or the default, raised to what the smallest cut of this problem needs. No
+ * limit is worth more than two of the largest buffers, nor more elements than CLBlast can address. */
+static clattn_status find_limit(clattn_context *context, const attention_problem *problem, uint64_t smallest,
+                                uint64_t *limit) {
+  const uint64_t addressable = (uint64_t)INT_MAX * 4, some_rows = (uint64_t)64 << 20;
+  uint64_t set = problem->options.scratch_limit ? problem->options.scratch_limit : context->scratch_limit;
+  if (set != 0 && smallest > set)
+    return REFUSE(context, CLATTN_OUT_OF_DEVICE_MEMORY,
+                  "scratch memory: one row of scores and its heads need %llu bytes; the limit is %llu",
+                  (unsigned long long)smallest, (unsigned long long)set);
+  *limit = set != 0 ? set : context_default_scratch(context);
+  if (set == 0 && smallest + some_rows > *limit) *limit = smallest + some_rows;
+  if (*limit / 2 > context->info.max_alloc_bytes) *limit = 2 * context->info.max_alloc_bytes;
+  if (*limit > addressable && addressable > smallest) *limit = addressable;
+  return CLATTN_SUCCESS;
+}
+
+clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule,
+                            uint64_t granule_bytes, gemm_cut *cut) {
+  const uint64_t element = clattn_type_size(problem->compute);
+  const uint64_t row_bytes = problem->kv_len * element;
+  cut->units = problem->batch * problem->kv_heads;
+  cut->unit_rows = problem_group(problem) * problem->q_len;
+  const uint64_t unit_bytes = cut->unit_rows * row_bytes;
+  const size_t granules = cut->units / granule;
+  uint64_t smallest = 0, all_heads = 0;
+  if (!checked_add(granule_bytes, row_bytes, &smallest) || !checked_multiply(granules, granule_bytes, &all_heads))
+    return REFUSE(context, CLATTN_INVALID_SHAPE, "the heads of [B,H,T,S] = [%zu,%zu,%zu,%zu] pass 64 bits",
+                  problem->batch, problem->heads, problem->q_len, problem->kv_len);
+  clattn_status status = find_limit(context, problem, smallest, &cut->limit);
+  if (status != CLATTN_SUCCESS) return status;
+
+  size_t chunk = granules;
+  if (all_heads > cut->limit || cut->limit - all_heads < cut->units * unit_bytes) {
+    /* Not all at once: half of the memory for heads, the rest for scores. */
+    if (all_heads > cut->limit / 2) chunk = (size_t)(cut->limit / 2 / granule_bytes);
+    if (chunk == 0) chunk = 1;
+    chunk = divide_up(granules, divide_up(granules, chunk)); /* equal chunks */
+  }
+  cut->chunk_units = chunk * granule;
+  uint64_t heads = chunk * granule_bytes;
+  uint64_t room = heads + row_bytes <= cut->limit ? cut->limit - heads : row_bytes;
+  if (room > context->info.max_alloc_bytes) room = context->info.max_alloc_bytes;
+  cut->slice_units = cut->chunk_units;
+  cut->slice_rows = cut->unit_rows;
+  if (unit_bytes > room) {
+    cut->slice_units = 1;
+    size_t rows = smaller(room / row_bytes, cut->unit_rows);
+    cut->slice_rows = divide_up(cut->unit_rows, divide_up(cut->unit_rows, rows > 0 ? rows : 1));
+  } else if (unit_bytes > 0) {
+    size_t fit = smaller(room / unit_bytes, cut->chunk_units);
+    cut->slice_units = divide_up(cut->chunk_units, divide_up(cut->chunk_units, fit));
+  }
+  cut->score_bytes = (uint64_t)cut->slice_units * cut->slice_rows * row_bytes;
+  cut->slices = (uint64_t)divide_up(granules, chunk) * divide_up(cut->chunk_units, cut->slice_units) *
+                divide_up(cut->unit_rows, cut->slice_rows);
+  return CLATTN_SUCCESS;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- running
+ */
+
+double gemm_query_scale(const attention_problem *problem) {
+  return fabs(problem->scale) < 1 ? problem->scale : 1;
+}
+
+/* Scores of a slice: [rows, S] = query [rows, D] times key^T, for each unit. */
+static product score_product(const attention_problem *problem, const gemm_cut *cut, const gemm_heads *heads,
+                             const score_slice *slice, size_t unit) {
+  product p = {problem->compute,
+               slice->units,
+               slice->rows,
+               problem->kv_len,
+               problem->head_dim,
+               1,
+               1.0,
+               heads->query,
+               heads->key,
+               {slice->scores, 0, problem->kv_len, slice->rows * problem->kv_len}};
+  if (fabs(problem->scale) >= 1) p.alpha = problem->scale;
+  p.a.offset += (unit * cut->unit_rows + slice->first_row) * problem->head_dim;
+  p.b.offset += unit * heads->key.stride;
+  return p;
+}
+
+/* Output of a slice: [rows, Dv] = probabilities [rows, S] times value. */
+static product output_product(const attention_problem *problem, const gemm_cut *cut, const gemm_heads *heads,
+                              const score_slice *slice, size_t unit) {
+  product p = {problem->compute,
+               slice->units,
+               slice->rows,
+               problem->value_dim,
+               problem->kv_len,
+               0,
+               1.0,
+               {slice->scores, 0, problem->kv_len, slice->rows * problem->kv_len},
+               heads->value,
+               heads->output};
+  p.b.offset += unit * heads->value.stride;
+  p.c.offset += (unit * cut->unit_rows + slice->first_row) * problem->value_dim;
+  return p;
+}
+
+/* One slice; `unit` counts from the chunk's first. */
+static clattn_status attend_slice(clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                                  const gemm_heads *heads, const score_slice *slice, size_t unit) {
+  clattn_status status = CLATTN_SUCCESS;
+  const clattn_options *options = &problem->options;
+  product scores = score_product(problem, cut, heads, slice, unit);
+  CHECK(blas_multiply(context, &scores));
+  size_t left = options->mask_count;
+  while (left > MASKS_PER_KERNEL) {
+    size_t count = left - MASKS_PER_KERNEL < MASKS_PER_KERNEL ? left - MASKS_PER_KERNEL : MASKS_PER_KERNEL;
+    CHECK(mask_scores(context, problem, slice, options->mask_count - left, count));
+    left -= count;
+  }
+  CHECK(softmax(context, problem, slice, left));
+  if (options->weights != NULL && options->weights->rank == 3) CHECK(average_weights(context, problem, slice));
+  if (!problem->wants_output) return CLATTN_SUCCESS;
+  product output = output_product(problem, cut, heads, slice, unit);
+  CHECK(blas_multiply(context, &output));
+
+cleanup:
+  return status;
+}
+
+clattn_status gemm_attend(clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                          const gemm_heads *heads, size_t first, size_t units) {
+  clattn_status status = CLATTN_SUCCESS;
+  for (size_t unit = 0; unit < units; unit += cut->slice_units)
+    for (size_t row = 0; row < cut->unit_rows; row += cut->slice_rows) {
+      score_slice slice = {context->workspace.buffer[SCRATCH_SCORES], first + unit,
+                           smaller(cut->slice_units, units - unit), row,
+                           smaller(cut->slice_rows, cut->unit_rows - row)};
+      CHECK(attend_slice(context, problem, cut, heads, &slice, unit));
+      /* CLBlast's own buffers live until their work is done: without a wait those of all slices would pile up. */
+      if (cut->slices > 1) CHECK_CL(context_message(context), clFinish(context->queue), "clFinish after a slice");
+    }
+
+cleanup:
+  return status;
+}
+
+clattn_status gemm_attend_nothing(clattn_context *context, const attention_problem *problem, cl_mem output,
+                                  size_t first, size_t units) {
+  clattn_status status = CLATTN_SUCCESS;
+  const size_t unit_rows = problem_group(problem) * problem->q_len;
+  const cl_uint zero = 0;
+  if (output != NULL)
+    CHECK_CL(context_message(context),
+             clEnqueueFillBuffer(context->queue, output, &zero, sizeof zero, 0,
+                                 units * unit_rows * problem->value_dim * clattn_type_size(problem->compute), 0, NULL,
+                                 NULL),
+             "clEnqueueFillBuffer of %zu rows", units * unit_rows);
+  if (problem->options.log_sum_exp == NULL) return CLATTN_SUCCESS;
+  /* The masks have no values either: the kernel is built without them. */
+  score_slice slice = {NULL, first, units, 0, unit_rows};
+  CHECK(softmax(context, problem, &slice, 0));
+
+cleanup:
+  return status;
+}
+
+/* -------------------------------------------------------------------------------------------------------- explaining
+ */
+
+clattn_status gemm_temporary_bytes(clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                                   const gemm_heads *heads, uint64_t *bytes) {
+  clattn_status status = CLATTN_SUCCESS;
+  uint64_t one = 0;
+  *bytes = 0;
+  if (problem->kv_len == 0) return CLATTN_SUCCESS;
+  score_slice slice = {NULL, 0, cut->slice_units, 0, cut->slice_rows};
+  product scores = score_product(problem, cut, heads, &slice, 0),
+          output = output_product(problem, cut, heads, &slice, 0);
+  CHECK(blas_temporary_bytes(context, &scores, &one));
+  *bytes = one;
+  if (problem->wants_output) CHECK(blas_temporary_bytes(context, &output, &one));
+  if (one > *bytes) *bytes = one;
+
+cleanup:
+  return status;
+}
+
+void gemm_explain(const clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                  text_builder *text) {
+  softmax_shape shape = softmax_choose(context, problem);
+  text_add(text, "path: gemm, CLBlast %s products around a softmax kernel (%s)\n", clattn_type_name(problem->compute),
+           problem->options.path == CLATTN_PATH_GEMM ? "asked for" : "auto: the only path of this version");
+  text_add(text,
+           "softmax: %u work-item%s a row, %u column%s each at a time (kernels of class %s: float vectors of %u)\n",
+           shape.work_group, shape.work_group > 1 ? "s" : "", shape.vector, shape.vector > 1 ? "s" : "",
+           context->info.kind, context->info.vector_width);
+  if (problem->options.mask_count > MASKS_PER_KERNEL)
+    text_add(text, "masks: %zu terms, the last %d inside the softmax, those before in passes of their own\n",
+             problem->options.mask_count, MASKS_PER_KERNEL);
+  text_add(text, "scores: [%zu,%zu,%zu] of [%zu,%zu,%zu] at once, %llu slice%s (%s limit of %llu bytes)\n",
+           cut->slice_units, cut->slice_rows, problem->kv_len, cut->units, cut->unit_rows, problem->kv_len,
+           (unsigned long long)cut->slices, cut->slices > 1 ? "s" : "",
+           problem->options.scratch_limit || context->scratch_limit ? "given" : "default",
+           (unsigned long long)cut->limit);
+}
