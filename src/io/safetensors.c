@@ -5,6 +5,7 @@
 #include "file.h"
 #include "half.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -210,9 +211,10 @@ static io_status read_header(st_file *st, char **text, size_t *length, io_error 
 
 static io_status parse_header(st_file *st, const char *text, size_t length, io_error *error) {
   json_error_t problem;
+  errno = 0; /* jansson itself takes a failed allocation for a syntax error */
   json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
   if (root == NULL) {
-    if (json_error_code(&problem) == json_error_out_of_memory)
+    if (errno == ENOMEM)
       return io_fail(error, IO_NO_MEMORY, "%s: no memory for a header of %zu bytes", st->file.path, length);
     return io_fail(error, IO_INVALID, "%s: malformed header: %s (byte %d of %zu)", st->file.path, problem.text,
                    problem.position, length);

@@ -3,6 +3,7 @@
 
 #include "file.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,10 @@ static int in_file_order(const void *left, const void *right) {
   return strcmp(a->name, b->name);
 }
 
+static io_status no_memory(const st_item *item, io_error *error) {
+  return io_fail(error, IO_NO_MEMORY, "tensor \"%.60s\": no memory for its entry in the header", item->name);
+}
+
 /* Adds a tensor, whose data begin at *offset, to the header, and moves *offset behind it. */
 static io_status describe(json_t *root, const row *tensor, json_int_t *offset, io_error *error) {
   const st_item *item = tensor->item;
@@ -55,19 +60,22 @@ static io_status describe(json_t *root, const row *tensor, json_int_t *offset, i
     return io_fail(error, IO_INVALID, "two tensors have the name \"%.60s\"", item->name);
   json_t *shape = json_array();
   for (int i = 0; i < item->rank; i++)
-    if (json_array_append_new(shape, json_integer((json_int_t)item->shape[i])) != 0) goto no_memory;
+    if (json_array_append_new(shape, json_integer((json_int_t)item->shape[i])) != 0) goto failed;
   json_t *entry = json_pack("{s:s, s:O, s:[I,I]}", "dtype", item->type == ST_F64 ? "F64" : "F32", "shape", shape,
                             "data_offsets", *offset, *offset + bytes);
-  if (entry == NULL) goto no_memory;
+  if (entry == NULL) goto failed;
   json_decref(shape);
-  /* The name was not used until now, so only a name that is no UTF-8, or memory, can fail here. */
-  if (json_object_set_new(root, item->name, entry) != 0)
+  /* The name is not in the header yet, so only memory, or a name that is no UTF-8, can fail here. */
+  errno = 0;
+  if (json_object_set_new(root, item->name, entry) != 0) {
+    if (errno == ENOMEM) return no_memory(item, error);
     return io_fail(error, IO_INVALID, "the name \"%.60s\" is no valid UTF-8", item->name);
+  }
   *offset += bytes;
   return IO_OK;
-no_memory:
+failed:
   json_decref(shape);
-  return io_fail(error, IO_NO_MEMORY, "tensor \"%.60s\": no memory for its entry in the header", item->name);
+  return no_memory(item, error);
 }
 
 /* The header as text, which the caller frees. */
