@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,7 +347,7 @@ Test(output, third_rename_fails) {
 Test(output, restored_file_is_the_same_file) {
   struct stat before, after;
   cr_assert_eq(mkdir(in_folder("a"), 0700), 0);
-  add("a/y", "after"); /* the last to be renamed, or the first: both orders are tried */
+  add("a/y", "after"); /* whichever is renamed first: there is a failure on both sides */
   put("old", "before");
   cr_assert_eq(stat(in_folder("old"), &before), 0);
   add("old", "after");
@@ -358,6 +359,24 @@ Test(output, restored_file_is_the_same_file) {
   output_set_destroy(&set);
   cr_assert_eq(stat(in_folder("old"), &after), 0);
   cr_assert_eq(after.st_ino, before.st_ino);
+  cr_assert_eq(after.st_nlink, 1);
+  expect_content("old", "before");
+  cr_assert_eq(files_count(folder), 1);
+}
+
+/* The first rename of two fails while its backup and the old file are still one. */
+Test(output, temporaries_that_vanish) {
+  struct stat after;
+  glob_t found;
+  add("new", "after");
+  put("old", "before");
+  add("old", "after");
+  cr_assert_eq(glob(in_folder(".clattn-*"), 0, NULL, &found), 0);
+  cr_assert_eq(found.gl_pathc, 2);
+  for (size_t i = 0; i < found.gl_pathc; i++) cr_assert_eq(unlink(found.gl_pathv[i]), 0);
+  globfree(&found);
+  expect_commit_fails(IO_INVALID, "cannot be replaced: No such file or directory");
+  cr_assert_eq(stat(in_folder("old"), &after), 0);
   cr_assert_eq(after.st_nlink, 1);
   expect_content("old", "before");
   cr_assert_eq(files_count(folder), 1);
@@ -411,10 +430,14 @@ Test(output, signal_handler_removes_temporaries) {
   cr_assert_eq(errno, 4711);
   cr_assert_eq(abandoned, 1);
   cr_assert_eq(files_count(folder), 1);
+  errno = 4711; /* the temporaries are gone by now, so that their removal fails */
   cr_assert_eq(output_set_abandon(set), 1);
+  cr_assert_eq(errno, 4711);
   expect_refused(in_folder("z"), IO_INVALID, "the set of outputs is closed");
   expect_commit_fails(IO_INVALID, "the set of outputs is closed");
+  errno = 4711;
   output_set_destroy(&set);
+  cr_assert_eq(errno, 4711);
   expect_content("old", "before");
   cr_assert_eq(files_count(folder), 1);
 }
