@@ -311,57 +311,55 @@ Test(output, full_disk_earlier) {
   cr_assert_eq(files_count(folder), 1);
 }
 
-/* The folder of one output of three vanishes before the commit: the others are what they were, whichever it is. */
-static void check_restored(int vanishing) {
-  static const char *const names[3] = {"a/y", "b/y", "c/y"};
+/* The folder of one output of three vanishes before the commit: the others are what they were, the same file or none,
+ * whichever it is and in whichever order they are renamed. */
+static void check_restored(int vanishing, int existing) {
+  static const char *const names[3] = {"a/y", "b/y", "c/y"}, *const folders[3] = {"a", "b", "c"};
+  struct stat before[3], after;
   for (int i = 0; i < 3; i++) {
-    char sub[2] = {names[i][0], '\0'};
-    cr_assert_eq(mkdir(in_folder(sub), 0700), 0);
-    if (i == 0) put(names[i], "before");
+    cr_assert_eq(mkdir(in_folder(folders[i]), 0700), 0);
+    if (existing) {
+      put(names[i], "before");
+      cr_assert_eq(stat(in_folder(names[i]), &before[i]), 0);
+    }
     add(names[i], "after");
   }
-  char sub[2] = {names[vanishing][0], '\0'};
-  files_remove_folder(in_folder(sub));
+  files_remove_folder(in_folder(folders[vanishing]));
   expect_commit_fails(IO_INVALID, "y: cannot be replaced: No such file or directory");
   output_set_destroy(&set);
   for (int i = 0; i < 3; i++) {
-    char other[2] = {names[i][0], '\0'};
     if (i == vanishing) continue;
-    cr_assert_eq(files_count(in_folder(other)), i == 0 ? 1 : 0, "%s", other);
-    if (i == 0) expect_content(names[i], "before");
+    cr_assert_eq(files_count(in_folder(folders[i])), existing ? 1 : 0, "%s", folders[i]);
+    if (!existing) continue;
+    expect_content(names[i], "before");
+    cr_assert_eq(stat(in_folder(names[i]), &after), 0);
+    cr_assert_eq(after.st_ino, before[i].st_ino);
+    cr_assert_eq(after.st_nlink, 1);
   }
 }
 
 Test(output, first_rename_fails) {
-  check_restored(0);
+  check_restored(2, 0);
 }
 
 Test(output, second_rename_fails) {
-  check_restored(1);
+  check_restored(1, 0);
 }
 
-Test(output, third_rename_fails) {
-  check_restored(2);
+Test(output, last_rename_fails) {
+  check_restored(0, 0);
 }
 
-Test(output, restored_file_is_the_same_file) {
-  struct stat before, after;
-  cr_assert_eq(mkdir(in_folder("a"), 0700), 0);
-  add("a/y", "after"); /* whichever is renamed first: there is a failure on both sides */
-  put("old", "before");
-  cr_assert_eq(stat(in_folder("old"), &before), 0);
-  add("old", "after");
-  cr_assert_eq(mkdir(in_folder("b"), 0700), 0);
-  add("b/y", "after");
-  files_remove_folder(in_folder("a"));
-  files_remove_folder(in_folder("b"));
-  expect_commit_fails(IO_INVALID, "cannot be replaced");
-  output_set_destroy(&set);
-  cr_assert_eq(stat(in_folder("old"), &after), 0);
-  cr_assert_eq(after.st_ino, before.st_ino);
-  cr_assert_eq(after.st_nlink, 1);
-  expect_content("old", "before");
-  cr_assert_eq(files_count(folder), 1);
+Test(output, first_replacement_fails) {
+  check_restored(2, 1);
+}
+
+Test(output, second_replacement_fails) {
+  check_restored(1, 1);
+}
+
+Test(output, last_replacement_fails) {
+  check_restored(0, 1);
 }
 
 /* The first rename of two fails while its backup and the old file are still one. */
