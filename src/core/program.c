@@ -42,7 +42,7 @@ static clattn_status build(clattn_context *context, const char *name, const char
   clattn_status status = CLATTN_SUCCESS;
   cl_program program = NULL;
   char *log = NULL;
-  const clattn_kernel_source *common = find_source("common"), *own = find_source(name);
+  const clattn_kernel_source *common = find_source("common.clh"), *own = find_source(name);
   if (common == NULL || own == NULL)
     return REFUSE(context, CLATTN_BUILD_FAILED, "the library holds no kernel source '%s'", name);
   const char *texts[] = {common->text, own->text};

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Widths of a layer, and the shapes of its tensors that follow. */
+#ifndef CLATTN_LAYER_CONFIG_H
+#define CLATTN_LAYER_CONFIG_H
+
+#include "core/message.h"
+
+/* A copy with every field filled in, checked. */
+clattn_status config_resolve(const clattn_mha_config *given, clattn_mha_config *config, message to);
+
+/* rows and columns of a weight; columns is 1 for a bias. The config must be resolved. */
+void config_shape(const clattn_mha_config *config, clattn_parameter which, size_t *rows, size_t *columns);
+
+int parameter_is_bias(clattn_parameter which);
+
+/* "WQ", "BO" */
+const char *parameter_name(clattn_parameter which);
+
+#endif
