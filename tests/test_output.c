@@ -106,6 +106,20 @@ Test(output, appear_together) {
   cr_assert_eq(files_count(folder), 2);
 }
 
+Test(output, replaces_several) {
+  put("first", "before");
+  put("second", "before");
+  put("third", "before");
+  add("first", "1");
+  add("second", "2");
+  add("third", "3");
+  commit();
+  expect_content("first", "1");
+  expect_content("second", "2");
+  expect_content("third", "3");
+  cr_assert_eq(files_count(folder), 3); /* no backup stays */
+}
+
 Test(output, nothing_without_commit) {
   put("old", "before");
   add("old", "after");
