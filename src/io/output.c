@@ -18,6 +18,10 @@ enum {
   NAME_ATTEMPTS = 64 /* names tried for a temporary */
 };
 
+/* Of names beside the target; of one length. */
+#define TEMPORARY_ENDING ".tmp"
+#define BACKUP_ENDING    ".old"
+
 /* OPEN until the renaming begins (CLOSED) or a signal handler was first (ABANDONED). */
 enum { OPEN, CLOSED, ABANDONED };
 
@@ -140,15 +144,15 @@ static io_status check_folder(const output_set *set, output *out, int exists, io
 
 /* A name in the target's folder that nothing else uses: process, time and a counter make it unique, O_EXCL proves it.
  * It is short, since the target's own name may be as long as names can be. NULL: out of memory. */
-static char *temporary_name(const output *out, unsigned attempt, const char *ending) {
+static char *temporary_name(const output *out, unsigned attempt) {
   struct timespec now = {0};
   size_t size = out->folder_length + 96;
   char *name = malloc(size);
   if (name == NULL) return NULL;
   clock_gettime(CLOCK_REALTIME, &now);
   memcpy(name, out->target, out->folder_length);
-  snprintf(name + out->folder_length, size - out->folder_length, ".clattn-%ld-%llx-%lx-%u.%s", (long)getpid(),
-           (unsigned long long)now.tv_sec, (unsigned long)now.tv_nsec, attempt, ending);
+  snprintf(name + out->folder_length, size - out->folder_length, ".clattn-%ld-%llx-%lx-%u" TEMPORARY_ENDING,
+           (long)getpid(), (unsigned long long)now.tv_sec, (unsigned long)now.tv_nsec, attempt);
   return name;
 }
 
@@ -158,7 +162,7 @@ static io_status open_temporary(output *out, mode_t mode, int *descriptor, io_er
   *descriptor = -1;
   for (unsigned attempt = 0; *descriptor < 0 && attempt < NAME_ATTEMPTS; attempt++) {
     free(out->temporary);
-    out->temporary = temporary_name(out, attempt, "tmp");
+    out->temporary = temporary_name(out, attempt);
     if (out->temporary == NULL) return no_memory(out, error);
     *descriptor = open(out->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     code = errno;
@@ -258,8 +262,10 @@ static io_status flush(output *out, io_error *error) {
 
 /* Keeps what `target` is under a second name. A hard link leaves it in its place until the new file takes it. */
 static io_status keep_backup(output *out, io_error *error) {
-  out->backup = temporary_name(out, 0, "old");
+  const size_t length = strlen(out->temporary);
+  out->backup = strdup(out->temporary); /* unique up to its ending, so with another ending as well */
   if (out->backup == NULL) return no_memory(out, error);
+  memcpy(out->backup + length - strlen(BACKUP_ENDING), BACKUP_ENDING, strlen(BACKUP_ENDING));
   if (link(out->target, out->backup) != 0) {
     if (errno == ENOENT) return IO_OK;
     /* No hard links here, or none to foreign files. */
