@@ -7,7 +7,7 @@
  *
  * Keys outside [begin, end) are blocked by their place alone (key count, causal rule, window) and their scores are not
  * read. Three passes over the row (mask and maximum; exponential and sum; quotient); it is as long as it likes, since only
- * a number per work-item is kept. Sums run in two levels, so that long rows lose no more than the square root of their length.
+ * a number per work-item is kept. Sums run in two levels: n terms of a work-item round n / SUM_BLOCK + SUM_BLOCK times at most.
  *
  * scores    (u*R + r)*S + j: R rows a unit in this slice. A unit is a batch entry and key head; its rows are those of
  *           the heads that read this key head, one after the other: row x is query x % T of the group's head x / T
@@ -47,7 +47,6 @@ typedef JOIN(JOIN(ELEMENT_WORD_, COMPUTE), VEC) realv;
 #define LANE_SUM(v) ((v).s0 + (v).s1)
 #define LANE_MAX(v) LARGER((v).s0, (v).s1)
 #elif VEC == 4
-#define FOLD_SUM(v) ((v).lo + (v).hi)
 #define LANE_SUM(v) (((v).s0 + (v).s2) + ((v).s1 + (v).s3))
 #define LANE_MAX(v) LARGER(LARGER((v).s0, (v).s2), LARGER((v).s1, (v).s3))
 #elif VEC == 8
@@ -170,7 +169,9 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
 
 #if WEIGHTS
   __global real *w = weights + weights_view.s0 + b * weights_view.s1 + h * weights_view.s2 + i * weights_view.s3;
+#if WG > 1
   barrier(CLK_GLOBAL_MEM_FENCE); /* columns are read by other work-items than wrote them */
+#endif
   for (ulong j = lane; j < kv_len; j += WG) w[j * weights_view.s4] = s[j];
 #endif
 #if LSE

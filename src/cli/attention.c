@@ -105,6 +105,35 @@ static int create_results(cli_state *cli, attention *job, int output_rank, const
 /* -------------------------------------------------------------------------------------------------------------- call
  */
 
+/* Far beyond every index, and far from what the library's sums overflow at. */
+static const int64_t farthest = INT64_C(1) << 60;
+
+static int64_t clamped(int64_t position) {
+  return position < -farthest ? -farthest : position > farthest ? farthest : position;
+}
+
+/* a + b, which stays at the end of the range that it would leave. */
+static int64_t saturated_sum(int64_t a, int64_t b) {
+  if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+  if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
+  return a + b;
+}
+
+/* Causal rule and windows bound keys by i + offset, i + offset - left and i + offset + right. Numbers of any size are
+ * allowed; the three bounds are brought near, which leaves what they mean. */
+static void fill_key_rules(const attention_settings *settings, clattn_options *options) {
+  const bool by_offset = settings->causal_offset.given;
+  int64_t offset = by_offset ? settings->causal_offset.value : 0;
+  options->causal = by_offset ? CLATTN_CAUSAL_OFFSET : (clattn_causal)settings->causal;
+  if (by_offset) options->causal_offset = clamped(offset);
+  if (settings->window_left.given) {
+    options->window_left = clamped(offset) - clamped(saturated_sum(offset, -settings->window_left.value));
+  }
+  if (settings->window_right.given) {
+    options->window_right = clamped(saturated_sum(offset, settings->window_right.value)) - clamped(offset);
+  }
+}
+
 static void fill_options(attention *job) {
   const attention_settings *settings = job->settings;
   clattn_options *options = &job->options;
@@ -112,13 +141,7 @@ static void fill_options(attention *job) {
   if (settings->scale.given) options->scale = settings->scale.value;
   options->masks = job->masks.masks;
   options->mask_count = job->masks.count;
-  options->causal = (clattn_causal)settings->causal;
-  if (settings->causal_offset.given) {
-    options->causal = CLATTN_CAUSAL_OFFSET;
-    options->causal_offset = settings->causal_offset.value;
-  }
-  if (settings->window_left.given) options->window_left = settings->window_left.value;
-  if (settings->window_right.given) options->window_right = settings->window_right.value;
+  fill_key_rules(settings, options);
   if (job->lengths.buffer != NULL) options->kv_lengths = &job->lengths;
   if (settings->weights_out != NULL) options->weights = &job->weights;
   options->path = (clattn_path)settings->path;

@@ -80,8 +80,10 @@ static clattn_status resolve(const clattn_mha_config *given, clattn_mha_config *
     return message_fail(to, CLATTN_INVALID_ARGUMENT,
                         "config->struct_size is %zu, not 1 to %zu: set up with clattn_mha_config_init",
                         given->struct_size, sizeof *config);
-  clattn_mha_config_init(config);
-  memcpy(config, given, given->struct_size);
+  clattn_mha_config copy; /* `given` and `config` may be the same */
+  clattn_mha_config_init(&copy);
+  memcpy(&copy, given, given->struct_size);
+  *config = copy;
   config->struct_size = sizeof *config;
   clattn_status status = fill_defaults(config, to);
   if (status != CLATTN_SUCCESS) return status;

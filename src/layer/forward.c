@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * clattn_mha_forward and clattn_mha_plan: check, prepare, run. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,34 +128,26 @@ cleanup:
 /* --------------------------------------------------------------------------------------------------------- preparing
  */
 
-/* A [B,length,width] view as the rows of one matrix, for the batch entries of a chunk, if a product can take it in
+/* A [B,length,width] view as the rows of one matrix, for `entries` batch entries at a time, if a product can take it in
  * place. */
 static row_order find_rows(const clattn_tensor *view, clattn_type compute, size_t entries, matrix *out) {
   const size_t batch = view->shape[0], length = view->shape[1], width = view->shape[2];
   const size_t *stride = view->stride;
-  row_order order = ROWS_COPIED;
-  if (view->type != compute || (width > 1 && stride[2] != 1) || length == 0) return ROWS_COPIED;
-  out->buffer = view->buffer;
-  out->offset = view->offset;
-  out->stride = 0;
-  if (entries == 1 || stride[0] == length * stride[1]) {
-    order = ROWS_BATCH_MAJOR;
-    out->ld = length > 1 ? stride[1] : width;
-    if (length > 1 || entries == 1) goto found;
-  }
+  row_order order = ROWS_BATCH_MAJOR;
+  uint64_t end = 0;
+  if (view->type != compute || (width > 1 && stride[2] != 1) || tensor_is_empty(view)) return ROWS_COPIED;
+  *out = (matrix){view->buffer, view->offset, width, 0};
   if (length == 1) {
-    order = ROWS_BATCH_MAJOR;
-    out->ld = stride[0];
+    if (entries > 1) out->ld = stride[0];
+  } else if (entries == 1 || stride[0] == length * stride[1]) {
+    out->ld = stride[1];
   } else if (entries == batch && stride[1] == batch * stride[0]) {
     order = ROWS_TIME_MAJOR;
     out->ld = stride[0];
   } else {
     return ROWS_COPIED;
   }
-
-found:
-  /* Rows of a whole batch are addressed at once; a chunk reaches no further. */
-  return out->ld >= width && blas_can_address(out, 1, batch * length, width) ? order : ROWS_COPIED;
+  return out->ld >= width && tensor_end(view, &end) && end <= INT_MAX ? order : ROWS_COPIED;
 }
 
 static size_t wanted_inputs(const forward_call *call) {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t shape_count(const test_shape *shape) {
+size_t test_shape_count(const test_shape *shape) {
   size_t count = 1;
   for (int d = 0; d < shape->rank; d++) count *= shape->extent[d];
   return count;
@@ -17,11 +17,11 @@ static void list_text(const size_t *numbers, int count, char text[96]) {
   if (used < 96) snprintf(text + used, 96 - used, "]");
 }
 
-void shape_text(const test_shape *shape, char text[96]) {
+void test_shape_text(const test_shape *shape, char text[96]) {
   list_text(shape->extent, shape->rank, text);
 }
 
-void index_text(const test_shape *shape, size_t index, char text[96]) {
+void test_index_text(const test_shape *shape, size_t index, char text[96]) {
   size_t at[CLATTN_MAX_RANK] = {0};
   for (int d = shape->rank; d-- > 0; index /= shape->extent[d]) at[d] = index % shape->extent[d];
   list_text(at, shape->rank, text);
@@ -36,13 +36,13 @@ int compare_arrays(const char *what, const double *got, const test_shape *got_sh
   char first[96], second[96];
   int same = got_shape->rank == want_shape->rank;
   for (int d = 0; same && d < got_shape->rank; d++) same = got_shape->extent[d] == want_shape->extent[d];
-  shape_text(got_shape, first);
-  shape_text(want_shape, second);
-  if (!same || shape_count(want_shape) != want->count)
+  test_shape_text(got_shape, first);
+  test_shape_text(want_shape, second);
+  if (!same || test_shape_count(want_shape) != want->count)
     return test_fail(line, "%s: shape %s instead of %s with %zu numbers", what, first, second, want->count);
   for (size_t i = 0; i < want->count; i++) {
     if (!isnan(want->value[i]) && isfinite(want->bound[i]) && is_near(got[i], want->value[i], want->bound[i])) continue;
-    index_text(got_shape, i, first);
+    test_index_text(got_shape, i, first);
     return test_fail(line, "%s%s = %.9g, want %.9g +- %.3g (off by %.3g)", what, first, got[i], want->value[i],
                      want->bound[i], got[i] - want->value[i]);
   }

@@ -13,11 +13,11 @@ typedef struct test_shape {
   size_t extent[CLATTN_MAX_RANK];
 } test_shape;
 
-size_t shape_count(const test_shape *shape);
+size_t test_shape_count(const test_shape *shape);
 /* "[2,3,4]" */
-void shape_text(const test_shape *shape, char text[96]);
+void test_shape_text(const test_shape *shape, char text[96]);
 /* "[0,1,2]": where element number `index` of a row-major array sits. */
-void index_text(const test_shape *shape, size_t index, char text[96]);
+void test_index_text(const test_shape *shape, size_t index, char text[96]);
 
 /* 1 if got and want are equal (infinities included), or |got - want| <= bound. */
 int is_near(double got, double want, double bound);

@@ -61,7 +61,7 @@ test_shape guarded_shape(const test_guarded *guarded) {
 
 static size_t view_count(const test_guarded *guarded) {
   const test_shape shape = guarded_shape(guarded);
-  return shape_count(&shape);
+  return test_shape_count(&shape);
 }
 
 /* Sets offset and strides, and returns how many elements the buffer needs. */
@@ -86,7 +86,7 @@ test_guarded guarded_create(clattn_context *context, clattn_type type, const tes
   guarded.image = test_alloc(guarded.bytes, 1);
   guarded.in_view = test_alloc(guarded.bytes, 1);
   memset(guarded.image, 0xFF, guarded.bytes);
-  const size_t count = shape_count(shape);
+  const size_t count = test_shape_count(shape);
   for (size_t i = 0; i < count; i++) {
     const size_t at = position(&guarded.view, i);
     memset(guarded.in_view + at, 1, element_size(type));

@@ -36,7 +36,7 @@ static void build_mask(test_call *call, int m, test_rng *rng) {
     full.extent[d] = strchr(axes, "bhts"[d]) ? call->extent[d] : 1;
     if (strchr(axes, "bhts"[d])) first = d;
   }
-  const size_t count = shape_count(&full);
+  const size_t count = test_shape_count(&full);
   double *values = call->mask_values[m] = test_alloc(count, sizeof *values);
   for (size_t i = 0; i < count; i++)
     values[i] = mask->values ? mask->values[i] : type_round(type, draw_mask_value(mask, rng));
@@ -159,9 +159,9 @@ static int take_result(test_guarded *guarded, const char *what, double **values,
                        test_line *line) {
   if (!guarded->view.buffer) return 1;
   const test_shape shape = guarded_shape(guarded);
-  const size_t bytes = shape_count(&shape) * (guarded->view.type == CLATTN_FLOAT64 ? 8 : 4);
+  const size_t bytes = test_shape_count(&shape) * (guarded->view.type == CLATTN_FLOAT64 ? 8 : 4);
   void *now = test_alloc(bytes, 1);
-  *count = shape_count(&shape);
+  *count = test_shape_count(&shape);
   if (!*values) *values = test_alloc(*count, sizeof **values);
   guarded_read(guarded, *values, now);
   int good = guarded_check(guarded, what, 0, line);
