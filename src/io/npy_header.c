@@ -32,7 +32,8 @@ static io_status malformed(const parser *p, const char *expected) {
 /* The next character behind white space, which stays to be taken; 0 at the end. */
 static char peek(parser *p) {
   while (p->at < p->length && p->text[p->at] != '\0' && strchr(" \t\r\n\f", p->text[p->at]) != NULL) p->at++;
-  return p->at < p->length ? p->text[p->at] : '\0';
+  if (p->at == p->length) return '\0';
+  return p->text[p->at];
 }
 
 static int take(parser *p, char wanted) {

@@ -55,6 +55,10 @@ char *files_read(const char *path, size_t *size) {
   return data;
 }
 
+int bytes_differ(const void *left, const void *right, size_t size) {
+  return memcmp(left, right, size);
+}
+
 size_t files_count(const char *folder) {
   size_t count = 0;
   DIR *open = opendir(folder);

@@ -22,6 +22,9 @@ void files_join(char path[FILES_PATH_SIZE], const char *folder, const char *name
 void files_write(const char *path, const void *data, size_t size);
 char *files_read(const char *path, size_t *size);
 
+/* 0 if two pieces of memory are alike, bit for bit: also for floats, where equal values may have unequal bits. */
+int bytes_differ(const void *left, const void *right, size_t size);
+
 /* How many names a folder has, "." and ".." apart. */
 size_t files_count(const char *folder);
 
