@@ -25,7 +25,7 @@ __kernel void average_weights(__global const real *restrict scores, __global rea
   int touched = 0;
   for (ulong unit = begin; unit < end; unit++)
     for (ulong k = 0; k < group; k++) {
-      const ulong row = k * q_len + i, h = (unit % kv_heads) * group + k;
+      const ulong row = k * q_len + i, h = (unit - b * kv_heads) * group + k;
       if (row < first_row || row >= first_row + rows) continue;
       if (!touched && h > 0) sum = weights[at];
       touched = 1;

@@ -15,7 +15,8 @@ __kernel void mask_scores(__global real *restrict scores, const ulong8 extent, c
   const ulong j = get_global_id(0), r = get_global_id(1), u = get_global_id(2);
   if (j >= extent.s6 || r >= extent.s2 || u >= units) return;
   const ulong unit = extent.s0 + u, row = extent.s1 + r;
-  const ulong b = unit / extent.s4, h = (unit % extent.s4) * extent.s5 + row / extent.s3, i = row % extent.s3;
+  const ulong b = unit / extent.s4, member = row / extent.s3, i = row - member * extent.s3;
+  const ulong h = (unit - b * extent.s4) * extent.s5 + member;
   const ulong at = (u * extent.s2 + r) * extent.s6 + j;
   TERM_ROWS(b, h, i)
   real score = scores[at];

@@ -19,7 +19,7 @@ __kernel void merge_heads(__global const ELEMENT(FROM) *restrict from, __global 
   const ulong d = get_global_id(0), t = get_global_id(1), u = get_global_id(2);
   const ulong heads = extent.s0, rows = extent.s1, columns = extent.s2;
   if (d >= columns || t >= rows || u >= units) return;
-  const ulong b = (extent.s3 + u) / heads, h = (extent.s3 + u) % heads;
+  const ulong b = (extent.s3 + u) / heads, h = extent.s3 + u - b * heads;
   real value = LOAD(FROM, from, (u * rows + t) * columns + d);
 #if BIAS
   value += bias[bias_offset + h * columns + d];

@@ -100,7 +100,8 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
 #endif
   const ulong lane = get_local_id(0), r = get_group_id(1), u = get_group_id(2);
   const ulong unit = extent.s0 + u, row = extent.s1 + r, kv_len = extent.s6;
-  const ulong b = unit / extent.s4, h = (unit % extent.s4) * extent.s5 + row / extent.s3, i = row % extent.s3;
+  const ulong b = unit / extent.s4, member = row / extent.s3, i = row - member * extent.s3;
+  const ulong h = (unit - b * extent.s4) * extent.s5 + member;
   __global real *restrict s = scores + (u * extent.s2 + r) * kv_len;
   TERM_ROWS(b, h, i)
 

@@ -25,7 +25,7 @@ __kernel void split_heads(__global const ELEMENT(FROM) *restrict from, const ulo
   const ulong d = get_global_id(0), t = get_global_id(1), u = get_global_id(2);
   const ulong heads = extent.s0, rows = extent.s1, columns = extent.s2;
   if (d >= columns || t >= rows || u >= units) return;
-  const ulong b = (extent.s3 + u) / heads, h = (extent.s3 + u) % heads;
+  const ulong b = (extent.s3 + u) / heads, h = extent.s3 + u - b * heads;
   real value = 0;
 #ifdef LENGTHS
   if (t < CLAMPED_LENGTH(lengths, lengths_view, b, rows))

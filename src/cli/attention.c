@@ -59,12 +59,16 @@ int cli_attention_check_outputs(cli_state *cli, const attention *job) {
 /* ------------------------------------------------------------------------------------------------------------ device
  */
 
+static bool is_measured(const attention_settings *settings) {
+  return settings->json || settings->repeat.given;
+}
+
 int cli_attention_open(cli_state *cli, attention *job) {
   char message[sizeof cli->failure.text];
   clattn_context_options options;
   clattn_context_options_init(&options);
   options.device = job->settings->device != NULL ? job->settings->device : cli->device;
-  options.profiling = job->settings->json || job->settings->repeat.given;
+  options.profiling = is_measured(job->settings);
   clattn_status status = clattn_context_create(&options, &job->context, message, sizeof message);
   return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
 }
@@ -165,7 +169,7 @@ static int run_call_of(cli_state *cli, attention *job) {
                          .value = job->inputs[INPUT_VALUE].path != NULL ? &views[INPUT_VALUE] : NULL,
                          .output = settings->out != NULL ? &output : NULL,
                          .options = &job->options};
-  return cli_run(cli, &call, settings->explain, settings->repeat.given ? settings->repeat.value : 0, &job->report);
+  return cli_run(cli, &call, settings->explain, is_measured(settings), settings->repeat.value, &job->report);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- results
@@ -178,7 +182,7 @@ static int print_report(cli_state *cli, const void *user) {
   const run_facts facts = {.command = cli->command,
                            .device = clattn_context_device_info(job->context),
                            .compute = job->compute,
-                           .repeat = job->settings->repeat.given ? job->settings->repeat.value : 0,
+                           .repeat = job->settings->repeat.value,
                            .report = &job->report,
                            .extent_names = names,
                            .extents = extents,

@@ -32,7 +32,8 @@ typedef struct run_report {
 /* Plans and runs the call once, then `repeat` times more, which the summaries speak of (without any, of the first run).
  *
  * explain     the plan's text is printed on stderr before the first run
+ * measured    the context records event times, which are wanted
  * The call's work has ended when it returns. */
-int cli_run(cli_state *cli, const run_call *call, bool explain, int64_t repeat, run_report *report);
+int cli_run(cli_state *cli, const run_call *call, bool explain, bool measured, int64_t repeat, run_report *report);
 
 #endif

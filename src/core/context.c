@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/blas.h"
 #include "core/context.h"
 
 #include <stdarg.h>
@@ -167,6 +168,7 @@ void context_release(clattn_context *context) {
   if (context->queue != NULL) (void)clFinish(context->queue);
   program_cache_clear(&context->programs);
   workspace_clear(&context->workspace);
+  blas_forget_programs();
   if (context->queue != NULL) (void)clReleaseCommandQueue(context->queue);
   if (context->cl != NULL) (void)clReleaseContext(context->cl);
   free(context);
