@@ -8,7 +8,7 @@
  * slice that holds head 0 of (b, i) starts it, the one that holds head H-1 divides.
  *
  * scores    probabilities of the slice, (u*R + r)*S + j; head and query of a row as in softmax.cl
- * extent    (first_unit, first_row, R, T, G, H/G, S, units)
+ * extent    (first_unit, first_row, R, T, G, H/G, columns, units), as in common.clh
  * view      of weights: offset, strides of b, i, j
  * grid      (S, T, batch entries that the slice touches), rounded up to whole work-groups; no local memory
  */

@@ -6,19 +6,17 @@
  *   a row without any gets 0 throughout; log_sum_exp[r] = m + ln sum_j exp(S[r,j] - m), minus infinity for such a row
  *
  * Keys outside [begin, end) are blocked by their place alone (key count, causal rule, window) and their scores are not
- * read. Three passes over the row (mask and maximum; exponential and sum; quotient); it is as long as it likes, since only
- * a number per work-item is kept. Sums run in two levels: n terms of a work-item round n / SUM_BLOCK + SUM_BLOCK times at most.
+ * read. Three passes over the row (cap, slope and masks, then the maximum; exponential and sum; quotient); it is as long as it
+ * likes, since only a number per work-item is kept. Sums run in two levels: n terms of a work-item round n / SUM_BLOCK + SUM_BLOCK
+ * times at most. Dropout falls on the quotients: weights are those after it.
  *
- * scores    (u*R + r)*S + j: R rows a unit in this slice. A unit is a batch entry and key head; its rows are those of
- *           the heads that read this key head, one after the other: row x is query x % T of the group's head x / T
- * extent    (first_unit, first_row, R, T, G, H/G, S, 0)
- * rule      (causal: 0 none, 1 offset, 2 bottom-right; its offset; window_left; window_right)
+ * scores    (u*R + r)*columns + j, extent and rule as in common.clh
  * weights   view: offset, strides of b, h, i, j
  * lse       view: offset, strides of b, h, i
  * grid      (WG, R, units), work-group (WG, 1, 1)
  * local     WG reals
- * defines   WG: work-items a row, a power of two; VEC 1, 2, 4, 8 or 16: columns that a work-item takes side by side;
- *           LENGTHS: int32 or int64, if there are any; WEIGHTS, LSE: 0 or 1; TERMS and what belongs to it (common.clh) */
+ * defines   WG: work-items a row, a power of two; VEC 1, 2, 4, 8 or 16: columns that a work-item takes side by side; WEIGHTS, LSE,
+ *           DROPOUT: 0 or 1; those of ROW_PARAMETERS (common.clh) */
 #if WG < 1 || (WG & (WG - 1)) != 0
 #error "WG is a power of two"
 #endif
@@ -81,11 +79,7 @@ typedef JOIN(JOIN(ELEMENT_WORD_, COMPUTE), VEC) realv;
 #define ADDED(a, b) ((a) + (b))
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
-softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
-#ifdef LENGTHS
-        ,
-        __global const ELEMENT(LENGTHS) *restrict lengths, const ulong8 lengths_view
-#endif
+softmax(__global real *restrict scores, const ulong8 extent
 #if WEIGHTS
         ,
         __global real *restrict weights, const ulong8 weights_view
@@ -94,41 +88,35 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
         ,
         __global real *restrict log_sum_exp, const ulong8 lse_view
 #endif
-            TERM_PARAMETERS) {
+            DROPOUT_PARAMETERS ROW_PARAMETERS) {
 #if WG > 1
   __local real scratch[WG];
 #endif
-  const ulong lane = get_local_id(0), r = get_group_id(1), u = get_group_id(2);
-  const ulong unit = extent.s0 + u, row = extent.s1 + r, kv_len = extent.s6;
-  const ulong b = unit / extent.s4, member = row / extent.s3, i = row - member * extent.s3;
-  const ulong h = (unit - b * extent.s4) * extent.s5 + member;
-  __global real *restrict s = scores + (u * extent.s2 + r) * kv_len;
-  TERM_ROWS(b, h, i)
+  const ulong lane = get_local_id(0), r = get_group_id(1), u = get_group_id(2), columns = extent.s6;
+  __global real *restrict s = scores + (u * extent.s2 + r) * columns;
+  ROW_PLACE(extent.s0 + u, extent.s1 + r)
 
-  /* Keys that the place allows: [begin, end). */
-#ifdef LENGTHS
-  const long length = (long)CLAMPED_LENGTH(lengths, lengths_view, b, kv_len);
-#else
-  const long length = (long)kv_len;
-#endif
-  const long offset = rule.s0 == 2 ? length - (long)extent.s3 : rule.s1;
-  const long position = (long)i + offset;
+  /* Keys that the place allows: [begin, end), and the extra ones. A query behind its entry's count has none. */
+  const int counts = (long)i < QUERY_COUNT(b, q_len);
+  const ulong extra = counts ? EXTRA : 0;
   const long right = min(position + rule.s3, rule.s0 ? position : (long)kv_len);
   const ulong begin = (ulong)clamp(position - rule.s2, (long)0, length);
-  const ulong end = (ulong)clamp(right + 1, (long)begin, length);
-  const ulong vectors = (end - begin) / VEC, tail = begin + vectors * VEC;
+  const ulong end = counts ? (ulong)clamp(right + 1, (long)begin, length) : begin;
+  /* Whole vectors first; what is left of [begin, end) and the extra keys follow one by one. */
+  const ulong vectors = (end - begin) / VEC, tail = begin + vectors * VEC, rest = end - tail + extra;
+#define REST_COLUMN(k) ((k) < end - tail ? tail + (k) : kv_len + (k) - (end - tail))
 
-  /* Mask terms, and the maximum. */
-#if TERMS > 0
+  /* Cap, slope, masks; and the maximum. */
+#if ROW_CHANGES_SCORES
   for (ulong k = lane; k < vectors; k += WG)
     for (ulong j = begin + k * VEC; j < begin + k * VEC + VEC; j++) {
       real score = s[j];
-      TERM_APPLY(score, j)
+      SCORE_APPLY(score, j)
       s[j] = score;
     }
   for (ulong j = tail + lane; j < end; j += WG) {
     real score = s[j];
-    TERM_APPLY(score, j)
+    SCORE_APPLY(score, j)
     s[j] = score;
   }
 #endif
@@ -139,6 +127,15 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
   }
   real maximum = LANE_MAX(largest);
   for (ulong j = tail + lane; j < end; j += WG) maximum = LARGER(s[j], maximum);
+  for (ulong j = kv_len + lane; j < kv_len + extra; j += WG) {
+    real score = s[j];
+    CAP_APPLY(score)
+    s[j] = score;
+    maximum = LARGER(score, maximum);
+  }
+#if WG > 1
+  barrier(CLK_GLOBAL_MEM_FENCE); /* scores of the rest are read by other work-items than changed them */
+#endif
   REDUCE(maximum, scratch, LARGER);
 
   /* Exponentials and their sum. Where all is blocked nothing may be subtracted: minus infinity from itself is no number. */
@@ -154,7 +151,8 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
     total += part;
   }
   real sum = LANE_SUM(total);
-  for (ulong j = tail + lane; j < end; j += WG) {
+  for (ulong k = lane; k < rest; k += WG) {
+    const ulong j = REST_COLUMN(k);
     const real e = exp(s[j] - shift);
     s[j] = e;
     sum += e;
@@ -164,16 +162,28 @@ softmax(__global real *restrict scores, const ulong8 extent, const long4 rule
   /* Quotients; zeros where the place forbids. */
   const real factor = sum == 0 ? (real)0 : 1 / sum;
   for (ulong k = lane; k < vectors; k += WG) STOREV(LOADV(s + begin + k * VEC) * factor, s + begin + k * VEC);
-  for (ulong j = tail + lane; j < end; j += WG) s[j] *= factor;
+  for (ulong k = lane; k < rest; k += WG) s[REST_COLUMN(k)] *= factor;
   for (ulong j = lane; j < begin; j += WG) s[j] = 0;
   for (ulong j = end + lane; j < kv_len; j += WG) s[j] = 0;
+  for (ulong j = kv_len + extra + lane; j < columns; j += WG) s[j] = 0;
 
-#if WEIGHTS
-  __global real *w = weights + weights_view.s0 + b * weights_view.s1 + h * weights_view.s2 + i * weights_view.s3;
-#if WG > 1
+#if WG > 1 && (DROPOUT || WEIGHTS)
   barrier(CLK_GLOBAL_MEM_FENCE); /* columns are read by other work-items than wrote them */
 #endif
-  for (ulong j = lane; j < kv_len; j += WG) w[j * weights_view.s4] = s[j];
+#if DROPOUT
+  for (ulong block = lane; block * 4 < columns; block += WG) {
+    const uint4 words = DROPOUT_WORDS(block, i, b * extent.s4 * extent.s5 + h);
+    const uint word[4] = {words.s0, words.s1, words.s2, words.s3};
+    for (ulong j = block * 4; j < min(block * 4 + 4, columns); j++)
+      s[j] = word[j & 3] < dropout.s3 ? (real)0 : s[j] * dropout_scale;
+  }
+#if WG > 1 && WEIGHTS
+  barrier(CLK_GLOBAL_MEM_FENCE); /* as above */
+#endif
+#endif
+#if WEIGHTS
+  __global real *w = weights + weights_view.s0 + b * weights_view.s1 + h * weights_view.s2 + i * weights_view.s3;
+  for (ulong j = lane; j < columns; j += WG) w[j * weights_view.s4] = s[j];
 #endif
 #if LSE
   if (lane == 0)

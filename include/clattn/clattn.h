@@ -5,8 +5,8 @@
  * What it computes, for B batch entries, H heads, T queries, S keys, head size D and value size Dv:
  *
  *     S[b,h,i,j] = scale * sum_d Q[b,h,i,d] * K[b,g,j,d]                 g = h / (H / G)
- *     S          = S + every `add` mask; a score is blocked when a mask or a rule blocks it
- *     P[b,h,i,:] = softmax(S[b,h,i,:]) over the scores that are not blocked
+ *     S          = cap * tanh(S / cap) with a soft cap; minus slope * distance with ALiBi; plus every `add` mask
+ *     P[b,h,i,:] = softmax(S[b,h,i,:]) over the scores that no mask and no rule blocks; then dropout
  *     O[b,h,i,:] = sum_j P[b,h,i,j] * V[b,g,j,:]
  *
  * (Vaswani et al., "Attention Is All You Need", 2017.) A whole layer puts three projections before it and one behind:
@@ -178,6 +178,11 @@ CLATTN_API cl_command_queue clattn_context_queue(const clattn_context *context);
 CLATTN_API cl_device_id clattn_context_device(const clattn_context *context);
 CLATTN_API const clattn_device_info *clattn_context_device_info(const clattn_context *context);
 
+/* Scratch memory in the pool now, and the most there ever was; trimming gives it back (calls in flight keep theirs). */
+CLATTN_API uint64_t clattn_context_scratch_bytes(const clattn_context *context);
+CLATTN_API uint64_t clattn_context_scratch_peak(const clattn_context *context);
+CLATTN_API void clattn_context_trim(clattn_context *context);
+
 /* Waits until all that was enqueued has finished: SUCCESS, or what the device answered. */
 CLATTN_API clattn_status clattn_finish(clattn_context *context);
 
@@ -190,8 +195,8 @@ CLATTN_API clattn_status clattn_finish(clattn_context *context);
 typedef enum clattn_type {
   CLATTN_FLOAT32 = 1,
   CLATTN_FLOAT64 = 2, /* only on devices with fp64 */
-  CLATTN_FLOAT16 = 3, /* later: refused with CLATTN_UNSUPPORTED today */
-  CLATTN_BFLOAT16 = 4, /* later, alike */
+  CLATTN_FLOAT16 = 3, /* storage only, on every device: the arithmetic is FLOAT32. Stores round to nearest even, ... */
+  CLATTN_BFLOAT16 = 4, /* ... and to infinity what is too large */
   CLATTN_BOOL8 = 5,   /* a byte; any value but 0 is true */
   CLATTN_INT32 = 6,
   CLATTN_INT64 = 7
@@ -281,16 +286,34 @@ typedef struct clattn_options {
   int64_t causal_offset; /* may be negative; only with CLATTN_CAUSAL_OFFSET */
   int64_t window_left;   /* keys j >= position - window_left; position is i + the causal rule's offset (i without a rule) */
   int64_t window_right;  /* keys j <= position + window_right. Both CLATTN_WINDOW_NONE by default */
+  double soft_cap;       /* above 0: score = soft_cap * tanh(score / soft_cap), after scaling, before all that follows; 0: none */
+  const clattn_tensor *alibi_slopes; /* [H] or [B,H], a float type: adds -slope * |position - j|. NULL: none (Press et al., "Train
+                                        Short, Test Long", 2022) */
   const clattn_tensor *kv_lengths; /* [B] INT32 or INT64, on the device: entry b has kv_lengths[b] keys, the rest is never
                                       read. Values outside 0..S act as the nearer of the two. NULL: all have S */
+  const clattn_tensor *q_lengths;  /* [B] likewise: queries from q_lengths[b] on give output and probabilities 0, in a layer,
+                                      too. NULL: all have T */
+  int add_zero_key; /* 1: one more key and value of zeros behind all others */
+
+  /* Dropout, for training. A probability is dropped with probability `dropout`, a kept one is divided by 1 - dropout; so is the output of
+   * a layer with output_dropout. 0 <= p < 1. The bits depend on (seed, call, batch entry, head, query, key) alone: they are the same on
+   * every device and path, and for two calls with the same seed and call. Weights are those after dropout, as in PyTorch. */
+  double dropout, output_dropout;
+  uint64_t dropout_seed;
+  uint32_t dropout_call;
+  int inference; /* 1: no dropout, whatever the fields above say */
 
   /* Results beyond the output, NULL if not wanted. Their type is FLOAT64 when the arithmetic is, else FLOAT32. */
-  const clattn_tensor *weights;     /* the probabilities: rank 4 [B,H,T,S], or rank 3 [B,T,S] for the mean over heads */
+  const clattn_tensor *weights;     /* the probabilities: rank 4 [B,H,T,S], or rank 3 [B,T,S] for the mean over heads; S counts
+                                       the extra keys (bias_k, then the zero key), which come behind the others */
   const clattn_tensor *log_sum_exp; /* [B,H,T]: ln sum_j exp(S[b,h,i,j]); minus infinity for a row without keys */
 
   clattn_type compute; /* CLATTN_FLOAT32 or CLATTN_FLOAT64 arithmetic; 0: FLOAT64 for FLOAT64 inputs, else FLOAT32 */
   clattn_path path;
   uint64_t scratch_limit; /* bytes that this call may take from the context's pool; 0: the context's own limit */
+  cl_mem scratch;         /* scratch memory of yours instead of the pool's, or NULL; clattn_plan tells how much is needed. Nobody else
+                             may use these bytes until the call's work has ended */
+  uint64_t scratch_offset, scratch_bytes; /* the part of it that may be used, in bytes */
 
   /* The call's work begins when these events are done. `event`, if not NULL, receives an event (yours to release) that
    * ends when the call's work has ended. */
@@ -305,10 +328,10 @@ CLATTN_API void clattn_options_init_sized(clattn_options *options, size_t struct
 
 /* Scaled dot-product attention.
  *
- * query       [B,H,T,D]    FLOAT32 or FLOAT64
- * key         [B,G,S,D]    same type as query; G = H today (grouped queries come later)
- * value       [B,G,S,Dv]   same type
- * output      [B,H,T,Dv]   same type; may be NULL if options->weights or options->log_sum_exp is given
+ * query       [B,H,T,D]    FLOAT32, FLOAT16 or BFLOAT16, in any mix; or FLOAT64, all of them
+ * key         [B,G,S,D]    G divides H: head h reads key head h / (H / G)
+ * value       [B,G,S,Dv]
+ * output      [B,H,T,Dv]   may be NULL if options->weights or options->log_sum_exp is given
  * options     NULL: all defaults
  * B, T and S may be 0: without a query nothing is done; without a key the output is 0.
  * Returns     SUCCESS (the work is enqueued); INVALID_ARGUMENT, INVALID_SHAPE, INVALID_TYPE, INVALID_BUFFER, INVALID_OVERLAP,
@@ -339,12 +362,14 @@ typedef struct clattn_mha_config {
   size_t struct_size;    /* set by clattn_mha_config_init */
   size_t embed_dim;      /* E, width of the query input */
   size_t heads;          /* H */
-  size_t kv_heads;       /* G [H]; must be H today */
+  size_t kv_heads;       /* G [H], which must divide H */
   size_t head_dim;       /* D [E / H, which must be whole] */
   size_t value_head_dim; /* Dv [D] */
   size_t kdim, vdim;     /* Ek, Ev, widths of key and value input [E] */
   size_t out_dim;        /* Eo, width of the output [E] */
   int bias;              /* 1 (the default): bq, bk, bv and bo exist */
+  int bias_kv;           /* 1: bias_k and bias_v exist: one more key and value behind the S, before a zero key. Masks, rules, slopes and
+                            lengths speak of the first S only and never touch extra keys */
 } clattn_mha_config;
 
 #define clattn_mha_config_init(config) clattn_mha_config_init_sized((config), sizeof(*(config)))
@@ -360,13 +385,15 @@ typedef enum clattn_parameter {
   CLATTN_BK = 5, /* [G*D]      */
   CLATTN_BV = 6, /* [G*Dv]     */
   CLATTN_BO = 7, /* [Eo]       */
-  CLATTN_PARAMETER_COUNT = 8
+  CLATTN_BIAS_K = 8, /* [G*D]  */
+  CLATTN_BIAS_V = 9, /* [G*Dv] */
+  CLATTN_PARAMETER_COUNT = 10
 } clattn_parameter;
 
 /* Names of the tensors in a .safetensors file. */
 typedef enum clattn_naming {
   CLATTN_NAMING_AUTO = 0,  /* loading only: the one that fits */
-  CLATTN_NAMING_TORCH = 1, /* in_proj_weight, in_proj_bias (or q_proj_weight, k_proj_weight, v_proj_weight), out_proj.weight, out_proj.bias */
+  CLATTN_NAMING_TORCH = 1, /* in_proj_weight, in_proj_bias (or q_proj_weight, k_proj_weight, v_proj_weight), out_proj.weight, out_proj.bias, bias_k, bias_v */
   CLATTN_NAMING_BERT = 2,  /* self.query.weight, self.query.bias, ..., output.dense.weight, output.dense.bias */
   CLATTN_NAMING_LLAMA = 3, /* q_proj.weight, k_proj.weight, v_proj.weight, o_proj.weight (.bias if there) */
   CLATTN_NAMING_WQ = 4     /* w_q.weight, w_k.weight, w_v.weight, w_o.weight (.bias if there); W_q... is read as well */
@@ -379,8 +406,8 @@ typedef struct clattn_parameters clattn_parameters;
 CLATTN_API clattn_status clattn_parameter_count(const clattn_mha_config *config, uint64_t *count, char *message,
                                                 size_t message_size);
 
-/* From host arrays, which are copied: arrays[CLATTN_WQ] ... [CLATTN_BO], FLOAT32 or FLOAT64; with config->bias all eight are
- * given, without it the last four are NULL.
+/* From host arrays, which are copied: arrays[CLATTN_WQ] ... [CLATTN_BIAS_V], of any float type (16-bit ones are widened, which is exact).
+ * Biases that the config does not have are NULL. Stacked weights [3*E,E] are three arrays that follow each other.
  * Returns SUCCESS; INVALID_ARGUMENT; INVALID_SHAPE; INVALID_TYPE; OUT_OF_HOST_MEMORY. *parameters is NULL on failure, here and below. */
 CLATTN_API clattn_status clattn_parameters_create(const clattn_mha_config *config, clattn_type type,
                                                   const void *const arrays[CLATTN_PARAMETER_COUNT],
@@ -434,10 +461,10 @@ CLATTN_API clattn_tensor clattn_mha_parameter(const clattn_mha *mha, clattn_para
 
 /* The layer: projections, heads split by a contiguous copy, attention, heads merged, out-projection.
  *
- * query       [B,T,E]    FLOAT32 or FLOAT64
- * key         [B,S,Ek]   same type; NULL: the query
- * value       [B,S,Ev]   same type; NULL: the key
- * output      [B,T,Eo]   same type; may be NULL if options->weights or options->log_sum_exp is given
+ * query       [B,T,E]    FLOAT32, FLOAT16 or BFLOAT16, in any mix; or FLOAT64, all of them
+ * key         [B,S,Ek]   NULL: the query
+ * value       [B,S,Ev]   NULL: the key
+ * output      [B,T,Eo]   may be NULL if options->weights or options->log_sum_exp is given
  * options     as for clattn_sdpa, with D and S of the projected heads; compute must be 0 or the layer's own
  * Sequence-first data are [B,T,E] views with exchanged strides: see clattn_tensor_transposed.
  * Returns     as clattn_sdpa */

@@ -22,7 +22,9 @@ static size_t divide_up(size_t a, size_t b) {
 static clattn_status find_limit(clattn_context *context, const attention_problem *problem, uint64_t smallest,
                                 uint64_t *limit) {
   const uint64_t addressable = (uint64_t)INT_MAX * 4, some_rows = (uint64_t)64 << 20;
-  uint64_t set = problem->options.scratch_limit ? problem->options.scratch_limit : context->scratch_limit;
+  const clattn_options *options = &problem->options;
+  uint64_t set = options->scratch_limit ? options->scratch_limit : context->scratch_limit;
+  if (options->scratch != NULL && (set == 0 || options->scratch_bytes < set)) set = options->scratch_bytes;
   if (set != 0 && smallest > set)
     return REFUSE(context, CLATTN_OUT_OF_DEVICE_MEMORY,
                   "scratch memory: one row of scores and its heads need %llu bytes; the limit is %llu",
@@ -37,7 +39,7 @@ static clattn_status find_limit(clattn_context *context, const attention_problem
 clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule,
                             uint64_t granule_bytes, gemm_cut *cut) {
   const uint64_t element = clattn_type_size(problem->compute);
-  const uint64_t row_bytes = problem->kv_len * element;
+  const uint64_t row_bytes = problem_columns(problem) * element;
   cut->units = problem->batch * problem->kv_heads;
   cut->unit_rows = problem_group(problem) * problem->q_len;
   const uint64_t unit_bytes = cut->unit_rows * row_bytes;
@@ -58,7 +60,9 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
   }
   cut->chunk_units = chunk * granule;
   uint64_t heads = chunk * granule_bytes;
-  uint64_t room = heads + row_bytes <= cut->limit ? cut->limit - heads : row_bytes;
+  /* Pieces of lent memory begin at aligned places. */
+  const uint64_t taken = heads + (problem->options.scratch != NULL ? scratch_slack(context) : 0);
+  uint64_t room = taken + row_bytes <= cut->limit ? cut->limit - taken : row_bytes;
   if (room > context->info.max_alloc_bytes) room = context->info.max_alloc_bytes;
   cut->slice_units = cut->chunk_units;
   cut->slice_rows = cut->unit_rows;
@@ -89,13 +93,13 @@ static product score_product(const attention_problem *problem, const gemm_cut *c
   product p = {problem->compute,
                slice->units,
                slice->rows,
-               problem->kv_len,
+               problem_columns(problem),
                problem->head_dim,
                1,
                1.0,
                heads->query,
                heads->key,
-               {slice->scores, 0, problem->kv_len, slice->rows * problem->kv_len}};
+               {slice->scores, 0, problem_columns(problem), slice->rows * problem_columns(problem)}};
   if (fabs(problem->scale) >= 1) p.alpha = problem->scale;
   p.a.offset += (unit * cut->unit_rows + slice->first_row) * problem->head_dim;
   p.b.offset += unit * heads->key.stride;
@@ -109,10 +113,10 @@ static product output_product(const attention_problem *problem, const gemm_cut *
                slice->units,
                slice->rows,
                problem->value_dim,
-               problem->kv_len,
+               problem_columns(problem),
                0,
                1.0,
-               {slice->scores, 0, problem->kv_len, slice->rows * problem->kv_len},
+               {slice->scores, 0, problem_columns(problem), slice->rows * problem_columns(problem)},
                heads->value,
                heads->output};
   p.b.offset += unit * heads->value.stride;
@@ -172,7 +176,6 @@ clattn_status gemm_attend_nothing(clattn_context *context, const attention_probl
                                  NULL),
              "clEnqueueFillBuffer of %zu rows", units * unit_rows);
   if (problem->options.log_sum_exp == NULL) return CLATTN_SUCCESS;
-  /* The masks have no values either: the kernel is built without them. */
   score_slice slice = {NULL, first, units, 0, unit_rows};
   CHECK(softmax(context, problem, &slice, 0));
 
@@ -188,7 +191,7 @@ clattn_status gemm_temporary_bytes(clattn_context *context, const attention_prob
   clattn_status status = CLATTN_SUCCESS;
   uint64_t one = 0;
   *bytes = 0;
-  if (problem->kv_len == 0) return CLATTN_SUCCESS;
+  if (problem_columns(problem) == 0) return CLATTN_SUCCESS;
   score_slice slice = {NULL, 0, cut->slice_units, 0, cut->slice_rows};
   product scores = score_product(problem, cut, heads, &slice, 0),
           output = output_product(problem, cut, heads, &slice, 0);
@@ -214,8 +217,8 @@ void gemm_explain(const clattn_context *context, const attention_problem *proble
     text_add(text, "masks: %zu terms, the last %d inside the softmax, those before in passes of their own\n",
              problem->options.mask_count, MASKS_PER_KERNEL);
   text_add(text, "scores: [%zu,%zu,%zu] of [%zu,%zu,%zu] at once, %llu slice%s (%s limit of %llu bytes)\n",
-           cut->slice_units, cut->slice_rows, problem->kv_len, cut->units, cut->unit_rows, problem->kv_len,
-           (unsigned long long)cut->slices, cut->slices > 1 ? "s" : "",
-           problem->options.scratch_limit || context->scratch_limit ? "given" : "default",
+           cut->slice_units, cut->slice_rows, problem_columns(problem), cut->units, cut->unit_rows,
+           problem_columns(problem), (unsigned long long)cut->slices, cut->slices > 1 ? "s" : "",
+           problem->options.scratch_limit || context->scratch_limit || problem->options.scratch ? "given" : "default",
            (unsigned long long)cut->limit);
 }

@@ -15,6 +15,16 @@ size_t problem_group(const attention_problem *problem) {
   return problem->heads / problem->kv_heads;
 }
 
+lent_scratch problem_lent(const attention_problem *problem) {
+  const clattn_options *options = &problem->options;
+  lent_scratch lent = {options->scratch, options->scratch_offset, options->scratch_bytes};
+  return lent;
+}
+
+size_t problem_columns(const attention_problem *problem) {
+  return problem->kv_len + problem->extra_keys;
+}
+
 void clattn_options_init_sized(clattn_options *options, size_t struct_size) {
   clattn_options defaults;
   if (options == NULL || struct_size == 0) return;
@@ -83,6 +93,25 @@ static clattn_status check_rules(clattn_context *context, const attention_proble
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "path is %d, which is none", (int)options->path);
   if (options->path == CLATTN_PATH_FUSED)
     return REFUSE(context, CLATTN_UNSUPPORTED, "the fused path is not in this version: use CLATTN_PATH_GEMM or _AUTO");
+  return CLATTN_SUCCESS;
+}
+
+static clattn_status check_dropout(clattn_context *context, const char *name, double p) {
+  if (p >= 0 && p < 1) return CLATTN_SUCCESS;
+  return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is %g, not 0 <= p < 1", name, p);
+}
+
+static clattn_status check_numbers(clattn_context *context, const attention_problem *problem) {
+  const clattn_options *options = &problem->options;
+  if (!(options->soft_cap >= 0) || !isfinite((float)options->soft_cap))
+    return REFUSE(context, CLATTN_INVALID_ARGUMENT, "soft_cap is %g, not 0 or a positive number that float32 holds",
+                  options->soft_cap);
+  if (options->soft_cap > 0 && (float)options->soft_cap < FLT_MIN)
+    return REFUSE(context, CLATTN_INVALID_ARGUMENT, "soft_cap is %g, below the smallest normal float32",
+                  options->soft_cap);
+  clattn_status status = check_dropout(context, "dropout", options->dropout);
+  if (status == CLATTN_SUCCESS) status = check_dropout(context, "output_dropout", options->output_dropout);
+  if (status != CLATTN_SUCCESS) return status;
   if ((options->wait_count > 0) != (options->wait_list != NULL))
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "wait_count is %u while wait_list is %s",
                   (unsigned)options->wait_count, options->wait_list != NULL ? "given" : "NULL");
@@ -92,19 +121,33 @@ static clattn_status check_rules(clattn_context *context, const attention_proble
 /* ----------------------------------------------------------------------------------------------------------- tensors
  */
 
-static clattn_status check_lengths(clattn_context *context, const attention_problem *problem) {
-  const clattn_tensor *lengths = problem->options.kv_lengths;
+static clattn_status check_lengths(clattn_context *context, const attention_problem *problem, const char *name,
+                                   const clattn_tensor *lengths) {
   if (lengths == NULL) return CLATTN_SUCCESS;
-  clattn_status status = tensor_check(context, "kv_lengths", lengths, TENSOR_INPUT);
+  clattn_status status = tensor_check(context, name, lengths, TENSOR_INPUT);
   if (status != CLATTN_SUCCESS) return status;
   char shape[SHAPE_TEXT_SIZE];
   if (lengths->type != CLATTN_INT32 && lengths->type != CLATTN_INT64)
-    return REFUSE(context, CLATTN_INVALID_TYPE, "kv_lengths is %s, not int32 or int64",
-                  clattn_type_name(lengths->type));
+    return REFUSE(context, CLATTN_INVALID_TYPE, "%s is %s, not int32 or int64", name, clattn_type_name(lengths->type));
   if (lengths->rank != 1 || lengths->shape[0] != problem->batch)
-    return REFUSE(context, CLATTN_INVALID_SHAPE, "kv_lengths has shape %s, not [%zu]",
+    return REFUSE(context, CLATTN_INVALID_SHAPE, "%s has shape %s, not [%zu]", name,
                   shape_text(shape, lengths->rank, lengths->shape), problem->batch);
   return CLATTN_SUCCESS;
+}
+
+static clattn_status check_slopes(clattn_context *context, const attention_problem *problem) {
+  const clattn_tensor *slopes = problem->options.alibi_slopes;
+  if (slopes == NULL) return CLATTN_SUCCESS;
+  clattn_status status = tensor_check(context, "alibi_slopes", slopes, TENSOR_INPUT);
+  if (status == CLATTN_SUCCESS) status = tensor_check_float(context, "alibi_slopes", slopes->type);
+  if (status != CLATTN_SUCCESS) return status;
+  char shape[SHAPE_TEXT_SIZE];
+  int fits = slopes->rank == 1   ? slopes->shape[0] == problem->heads
+             : slopes->rank == 2 ? slopes->shape[0] == problem->batch && slopes->shape[1] == problem->heads
+                                 : 0;
+  if (fits) return CLATTN_SUCCESS;
+  return REFUSE(context, CLATTN_INVALID_SHAPE, "alibi_slopes has shape %s, not [%zu] or [%zu,%zu]",
+                shape_text(shape, slopes->rank, slopes->shape), problem->heads, problem->batch, problem->heads);
 }
 
 /* A result must have the type of the arithmetic and one of two shapes (`averaged` NULL: only the first). */
@@ -127,8 +170,8 @@ static clattn_status check_result(clattn_context *context, const attention_probl
 }
 
 static clattn_status check_results(clattn_context *context, const attention_problem *problem) {
-  const size_t scores[4] = {problem->batch, problem->heads, problem->q_len, problem->kv_len};
-  const size_t averaged[3] = {problem->batch, problem->q_len, problem->kv_len};
+  const size_t scores[4] = {problem->batch, problem->heads, problem->q_len, problem_columns(problem)};
+  const size_t averaged[3] = {problem->batch, problem->q_len, problem_columns(problem)};
   clattn_status status = check_result(context, problem, "weights", problem->options.weights, 4, scores, averaged);
   if (status != CLATTN_SUCCESS) return status;
   return check_result(context, problem, "log_sum_exp", problem->options.log_sum_exp, 3, scores, NULL);
@@ -145,8 +188,8 @@ static int fits(const size_t *extents, int n) {
 
 clattn_status problem_check_extents(clattn_context *context, const attention_problem *problem) {
   size_t width = problem->head_dim > problem->value_dim ? problem->head_dim : problem->value_dim;
-  size_t length = problem->q_len > problem->kv_len ? problem->q_len : problem->kv_len;
-  const size_t scores[] = {problem->batch, problem->heads, problem->q_len, problem->kv_len};
+  size_t length = problem->q_len > problem_columns(problem) ? problem->q_len : problem_columns(problem);
+  const size_t scores[] = {problem->batch, problem->heads, problem->q_len, problem_columns(problem)};
   const size_t heads[] = {problem->batch, problem->heads, length, width};
   if (fits(scores, 4) && fits(heads, 4)) return CLATTN_SUCCESS;
   return REFUSE(context, CLATTN_INVALID_SHAPE,
@@ -160,7 +203,12 @@ clattn_status problem_check_options(clattn_context *context, const attention_pro
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "output, weights and log_sum_exp are all NULL: nothing to compute");
   CHECK(problem_check_extents(context, problem));
   CHECK(check_rules(context, problem));
-  CHECK(check_lengths(context, problem));
+  CHECK(check_numbers(context, problem));
+  lent_scratch lent = problem_lent(problem);
+  CHECK(workspace_check_lent(context, &lent));
+  CHECK(check_lengths(context, problem, "kv_lengths", problem->options.kv_lengths));
+  CHECK(check_lengths(context, problem, "q_lengths", problem->options.q_lengths));
+  CHECK(check_slopes(context, problem));
   CHECK(masks_check(context, problem));
   CHECK(check_results(context, problem));
 
@@ -168,14 +216,19 @@ cleanup:
   return status;
 }
 
-size_t problem_option_arguments(const attention_problem *problem, tensor_argument *arguments) {
+size_t problem_option_arguments(attention_problem *problem, tensor_argument *arguments) {
   const clattn_options *options = &problem->options;
-  size_t count = 3 + options->mask_count;
+  size_t count = 6 + options->mask_count;
   if (arguments == NULL) return count;
   arguments[0] = (tensor_argument){"weights", options->weights, TENSOR_OUTPUT};
   arguments[1] = (tensor_argument){"log_sum_exp", options->log_sum_exp, TENSOR_OUTPUT};
   arguments[2] = (tensor_argument){"kv_lengths", options->kv_lengths, TENSOR_INPUT};
+  arguments[3] = (tensor_argument){"q_lengths", options->q_lengths, TENSOR_INPUT};
+  arguments[4] = (tensor_argument){"alibi_slopes", options->alibi_slopes, TENSOR_INPUT};
+  const size_t bytes[1] = {(size_t)options->scratch_bytes};
+  problem->scratch_view = clattn_tensor_view(options->scratch, (size_t)options->scratch_offset, CLATTN_BOOL8, 1, bytes);
+  arguments[5] = (tensor_argument){"scratch", options->scratch != NULL ? &problem->scratch_view : NULL, TENSOR_OUTPUT};
   for (size_t i = 0; i < options->mask_count; i++)
-    arguments[3 + i] = (tensor_argument){"a mask", &options->masks[i].values, TENSOR_INPUT};
+    arguments[6 + i] = (tensor_argument){"a mask", &options->masks[i].values, TENSOR_INPUT};
   return count;
 }

@@ -9,14 +9,23 @@
 
 typedef struct attention_problem {
   size_t batch, heads, kv_heads, q_len, kv_len, head_dim, value_dim;
+  size_t extra_keys; /* bias_k and the zero key: behind the kv_len, touched by no rule and no mask */
+  int bias_key;      /* 1: the first of them is bias_k */
   clattn_type compute;
   double scale;
-  int wants_output;       /* 0: only weights or log-sum-exp are asked for */
-  clattn_options options; /* a copy, every field valid */
+  int wants_output;           /* 0: only weights or log-sum-exp are asked for */
+  clattn_options options;     /* a copy, every field valid */
+  clattn_tensor scratch_view; /* of options.scratch, for the check of overlaps */
 } attention_problem;
 
 /* Query heads that read one key head. */
 size_t problem_group(const attention_problem *problem);
+
+/* Scratch memory that the options lend. */
+lent_scratch problem_lent(const attention_problem *problem);
+
+/* Columns of the score matrix: all keys. */
+size_t problem_columns(const attention_problem *problem);
 
 /* A copy of the caller's options (NULL: defaults), whatever version of the struct they were built with. */
 clattn_status options_read(clattn_context *context, const clattn_options *given, clattn_options *options);
@@ -29,7 +38,7 @@ clattn_status problem_check_options(clattn_context *context, const attention_pro
 
 /* Number of arguments that the options name: outputs, lengths and masks; and the arguments, for tensor_check_overlap.
  */
-size_t problem_option_arguments(const attention_problem *problem, tensor_argument *arguments);
+size_t problem_option_arguments(attention_problem *problem, tensor_argument *arguments);
 
 /* Extents of the score matrix whose byte count fits 64 bits. */
 clattn_status problem_check_extents(clattn_context *context, const attention_problem *problem);

@@ -40,12 +40,9 @@ static clattn_status check_shapes(clattn_context *context, const sdpa_call *call
   if (k->shape[0] != q->shape[0] || k->shape[3] != q->shape[3])
     return REFUSE(context, CLATTN_INVALID_SHAPE, "key has shape %s, which does not fit query %s in batch or head size",
                   shape_text(a, 4, k->shape), shape_text(b, 4, q->shape));
-  if (k->shape[1] != q->shape[1] && q->shape[1] % k->shape[1] != 0)
+  if (q->shape[1] % k->shape[1] != 0)
     return REFUSE(context, CLATTN_INVALID_SHAPE, "key has %zu heads, which do not divide the query's %zu", k->shape[1],
                   q->shape[1]);
-  if (k->shape[1] != q->shape[1])
-    return REFUSE(context, CLATTN_UNSUPPORTED,
-                  "key has %zu heads and query %zu: grouped queries are not in this version", k->shape[1], q->shape[1]);
   if (memcmp(v->shape, k->shape, 3 * sizeof v->shape[0]) != 0)
     return REFUSE(context, CLATTN_INVALID_SHAPE,
                   "value has shape %s, which does not fit key %s in batch, heads or length", shape_text(a, 4, v->shape),
@@ -55,14 +52,10 @@ static clattn_status check_shapes(clattn_context *context, const sdpa_call *call
     return REFUSE(context, CLATTN_INVALID_SHAPE, "output has shape %s, not %s", shape_text(a, 4, o->shape),
                   shape_text(b, 4, want));
   }
-  if (k->type != q->type || v->type != q->type || (o != NULL && o->type != q->type))
-    return REFUSE(context, CLATTN_INVALID_TYPE, "query is %s, key %s, value %s, output %s: they must be the same",
-                  clattn_type_name(q->type), clattn_type_name(k->type), clattn_type_name(v->type),
-                  o != NULL ? clattn_type_name(o->type) : "not given");
-  return CLATTN_SUCCESS;
+  return tensor_check_mix(context, q, k, v, o);
 }
 
-static clattn_status check_overlaps(clattn_context *context, const sdpa_call *call) {
+static clattn_status check_overlaps(clattn_context *context, sdpa_call *call) {
   size_t options = problem_option_arguments(&call->problem, NULL);
   tensor_argument *arguments = malloc((options + 4) * sizeof *arguments);
   if (arguments == NULL)
@@ -89,6 +82,7 @@ static clattn_status read_problem(clattn_context *context, const clattn_options 
   problem->kv_len = k->shape[2];
   problem->head_dim = q->shape[3];
   problem->value_dim = call->value->shape[3];
+  problem->extra_keys = problem->options.add_zero_key != 0;
   problem->wants_output = call->output != NULL;
   return problem_set_arithmetic(context, problem, q->type);
 }
@@ -130,13 +124,13 @@ static int as_matrices(const clattn_tensor *view, clattn_type compute, matrix *o
 static void choose_copies(sdpa_call *call) {
   const attention_problem *problem = &call->problem;
   matrix m;
-  int lengths = problem->options.kv_lengths != NULL, empty = problem->kv_len == 0;
-  call->key_in_place = !lengths && !empty && as_matrices(call->key, problem->compute, &m);
-  call->value_in_place = !lengths && !empty && as_matrices(call->value, problem->compute, &m) &&
+  int copied = problem->options.kv_lengths != NULL || problem->extra_keys > 0 || problem->kv_len == 0;
+  call->key_in_place = !copied && as_matrices(call->key, problem->compute, &m);
+  call->value_in_place = !copied && as_matrices(call->value, problem->compute, &m) &&
                          blas_batch_is_safe(&m, problem->kv_len, problem->value_dim);
-  call->output_in_place = call->output != NULL && !empty && call->output->type == problem->compute &&
-                          call->output->offset == 0 && tensor_is_contiguous(call->output) &&
-                          as_matrices(call->output, problem->compute, &m);
+  call->output_in_place = call->output != NULL && problem_columns(problem) > 0 && problem->options.q_lengths == NULL &&
+                          call->output->type == problem->compute && call->output->offset == 0 &&
+                          tensor_is_contiguous(call->output) && as_matrices(call->output, problem->compute, &m);
 }
 
 /* Scratch memory of one unit's heads. */
@@ -145,11 +139,11 @@ static scratch_need unit_scratch(const sdpa_call *call) {
   const uint64_t element = clattn_type_size(problem->compute), rows = problem_group(problem) * problem->q_len;
   scratch_need unit;
   memset(&unit, 0, sizeof unit);
-  if (problem->kv_len > 0) unit.bytes[SCRATCH_QUERY] = rows * problem->head_dim * element;
-  if (problem->kv_len > 0 && !call->key_in_place)
-    unit.bytes[SCRATCH_KEY] = problem->kv_len * problem->head_dim * element;
-  if (problem->kv_len > 0 && problem->wants_output && !call->value_in_place)
-    unit.bytes[SCRATCH_VALUE] = problem->kv_len * problem->value_dim * element;
+  if (problem_columns(problem) > 0) unit.bytes[SCRATCH_QUERY] = rows * problem->head_dim * element;
+  if (problem_columns(problem) > 0 && !call->key_in_place)
+    unit.bytes[SCRATCH_KEY] = problem_columns(problem) * problem->head_dim * element;
+  if (problem_columns(problem) > 0 && problem->wants_output && !call->value_in_place)
+    unit.bytes[SCRATCH_VALUE] = problem_columns(problem) * problem->value_dim * element;
   if (problem->wants_output && !call->output_in_place) unit.bytes[SCRATCH_HEADS] = rows * problem->value_dim * element;
   return unit;
 }
@@ -158,7 +152,7 @@ static clattn_status prepare(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   choose_copies(call);
   scratch_need unit = unit_scratch(call);
-  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(&unit), &call->cut));
+  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(context, &unit), &call->cut));
   for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = unit.bytes[slot] * call->cut.chunk_units;
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
@@ -174,7 +168,7 @@ cleanup:
 static gemm_heads find_heads(const clattn_context *context, const sdpa_call *call, size_t first) {
   const attention_problem *problem = &call->problem;
   const cl_mem *scratch = context->workspace.buffer;
-  size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem->kv_len;
+  size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem_columns(problem);
   gemm_heads heads = {{scratch[SCRATCH_QUERY], 0, d, rows * d},
                       {scratch[SCRATCH_KEY], 0, d, s * d},
                       {scratch[SCRATCH_VALUE], 0, dv, s * dv},
@@ -194,25 +188,27 @@ static clattn_status run_chunk(clattn_context *context, const sdpa_call *call, s
   clattn_status status = CLATTN_SUCCESS;
   const attention_problem *problem = &call->problem;
   const bias_view none = {NULL, 0};
+  const extra_rows no_extra = {0, none}, extra = {problem->extra_keys, none};
+  const dropout_view no_dropout = {0, 0, 0};
   const cl_mem *scratch = context->workspace.buffer;
   const size_t group = problem_group(problem);
-  if (problem->kv_len == 0) {
+  if (problem_columns(problem) == 0) {
     CHECK(gemm_attend_nothing(context, problem, problem->wants_output ? scratch[SCRATCH_HEADS] : NULL, first, units));
   } else {
     gemm_heads heads = find_heads(context, call, first);
     CHECK(split_heads(context, call->query, scratch[SCRATCH_QUERY], problem->compute, first * group, units * group,
-                      gemm_query_scale(problem), none, NULL));
+                      gemm_query_scale(problem), none, no_extra, NULL));
     if (!call->key_in_place)
-      CHECK(split_heads(context, call->key, scratch[SCRATCH_KEY], problem->compute, first, units, 1, none,
+      CHECK(split_heads(context, call->key, scratch[SCRATCH_KEY], problem->compute, first, units, 1, none, extra,
                         problem->options.kv_lengths));
     if (!call->value_in_place && problem->wants_output)
-      CHECK(split_heads(context, call->value, scratch[SCRATCH_VALUE], problem->compute, first, units, 1, none,
+      CHECK(split_heads(context, call->value, scratch[SCRATCH_VALUE], problem->compute, first, units, 1, none, extra,
                         problem->options.kv_lengths));
     CHECK(gemm_attend(context, problem, &call->cut, &heads, first, units));
   }
   if (problem->wants_output && !call->output_in_place)
     CHECK(merge_heads(context, scratch[SCRATCH_HEADS], call->output, problem->compute, first * group, units * group,
-                      none));
+                      none, problem->options.q_lengths, no_dropout));
 
 cleanup:
   return status;
@@ -221,7 +217,8 @@ cleanup:
 static clattn_status run(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   const clattn_options *options = &call->problem.options;
-  if (call->problem.batch > 0 && call->problem.q_len > 0) CHECK(workspace_reserve(context, &call->scratch));
+  const lent_scratch lent = problem_lent(&call->problem);
+  if (call->problem.batch > 0 && call->problem.q_len > 0) CHECK(workspace_reserve(context, &call->scratch, &lent));
   CHECK(context_enqueue_wait(context, options->wait_count, options->wait_list));
   if (call->problem.batch > 0 && call->problem.q_len > 0)
     for (size_t first = 0; first < call->cut.units; first += call->cut.chunk_units) {
@@ -231,6 +228,7 @@ static clattn_status run(clattn_context *context, sdpa_call *call) {
   CHECK(context_enqueue_event(context, options->event));
 
 cleanup:
+  workspace_return(context);
   return status;
 }
 
@@ -277,7 +275,7 @@ clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *que
   }
   gemm_heads heads = find_heads(context, &call, 0);
   CHECK(gemm_temporary_bytes(context, &call.problem, &call.cut, &heads, &plan->library_bytes));
-  plan->scratch_bytes = scratch_total(&call.scratch);
+  plan->scratch_bytes = scratch_total(context, &call.scratch);
   plan->slices = call.cut.slices;
   gemm_explain(context, &call.problem, &call.cut, &text);
   text_add(&text, "heads: query copied (the scale goes into it), key %s, value %s, output %s\n",

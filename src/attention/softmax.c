@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attention/masks.h"
-#include "attention/stages.h"
-
-/* A window of this size restricts nothing, and its sums with a position stay within 64 bits. */
-#define NO_WINDOW ((cl_long)1 << 62)
+#include "attention/rows.h"
 
 softmax_shape softmax_choose(const clattn_context *context, const attention_problem *problem) {
   softmax_shape shape = {1, 1};
@@ -16,32 +13,27 @@ softmax_shape softmax_choose(const clattn_context *context, const attention_prob
   }
   /* Neighbouring work-items read neighbouring columns. 256 fill a compute unit; short rows need fewer. */
   size_t limit = context->info.max_work_group < 256 ? context->info.max_work_group : 256;
-  while (shape.work_group * 2 <= limit && shape.work_group < problem->kv_len) shape.work_group *= 2;
+  while (shape.work_group * 2 <= limit && shape.work_group < problem_columns(problem)) shape.work_group *= 2;
   return shape;
 }
 
-static cl_long window_or_none(int64_t window) {
-  return window == CLATTN_WINDOW_NONE || window > NO_WINDOW ? NO_WINDOW : (cl_long)window;
+/* The last terms; cap and slopes, too, unless an earlier pass had the first terms. */
+static row_changes last_changes(const attention_problem *problem, size_t terms) {
+  row_changes changes = {terms == problem->options.mask_count, problem->options.mask_count - terms, terms};
+  return changes;
 }
 
-/* (causal: 0 none, 1 offset, 2 bottom-right; offset; window_left; window_right) */
-static cl_long4 rule_argument(const clattn_options *options) {
-  cl_long causal = options->causal == CLATTN_CAUSAL_NONE ? 0 : options->causal == CLATTN_CAUSAL_BOTTOM_RIGHT ? 2 : 1;
-  cl_long4 rule = {
-      {causal, options->causal_offset, window_or_none(options->window_left), window_or_none(options->window_right)}};
-  return rule;
+static dropout_view probability_dropout(const clattn_options *options) {
+  dropout_view dropout = {options->inference ? 0 : options->dropout, options->dropout_seed, options->dropout_call};
+  return dropout;
 }
 
 static void add_defines(text_builder *options, const attention_problem *problem, softmax_shape shape, size_t terms) {
   const clattn_options *given = &problem->options;
-  size_t first = given->mask_count - terms;
-  int fp64 = 0;
-  for (size_t i = first; i < given->mask_count; i++) fp64 |= given->masks[i].values.type == CLATTN_FLOAT64;
-  add_type_defines(options, problem->compute, fp64 ? CLATTN_FLOAT64 : CLATTN_FLOAT32);
-  text_add(options, " -D VEC=%u -D WG=%u -D WEIGHTS=%d -D LSE=%d", shape.vector, shape.work_group,
-           given->weights != NULL && given->weights->rank == 4, given->log_sum_exp != NULL);
-  if (given->kv_lengths != NULL) text_add(options, " -D LENGTHS=%s", clattn_type_name(given->kv_lengths->type));
-  masks_add_defines(options, problem, first, terms);
+  rows_add_defines(options, problem, last_changes(problem, terms));
+  text_add(options, " -D VEC=%u -D WG=%u -D WEIGHTS=%d -D LSE=%d -D DROPOUT=%d", shape.vector, shape.work_group,
+           given->weights != NULL && given->weights->rank == 4, given->log_sum_exp != NULL,
+           probability_dropout(given).probability > 0);
 }
 
 /* The kernel with a work-group that it can have: its own limit may be below the device's. */
@@ -68,17 +60,11 @@ clattn_status softmax(clattn_context *context, const attention_problem *problem,
   cl_uint index = 0;
   CHECK(build(context, problem, terms, &shape, &kernel));
 
-  /* scores, extent, rule [, lengths, lengths_view] [, weights, weights_view] [, log_sum_exp, lse_view], terms */
-  cl_ulong8 extent = slice_extent(problem, slice);
-  cl_long4 rule = rule_argument(given);
+  /* scores, extent [, weights, weights_view] [, log_sum_exp, lse_view] [, dropout, dropout_scale], ROW_PARAMETERS */
+  cl_ulong8 extent = rows_extent(problem, slice);
+  const dropout_view dropout = probability_dropout(given);
   SET_ARGUMENT(context, kernel, index++, slice->scores);
   SET_ARGUMENT(context, kernel, index++, extent);
-  SET_ARGUMENT(context, kernel, index++, rule);
-  if (given->kv_lengths != NULL) {
-    cl_ulong8 view = {{given->kv_lengths->offset, given->kv_lengths->stride[0], 0, 0, 0, 0, 0, 0}};
-    SET_ARGUMENT(context, kernel, index++, given->kv_lengths->buffer);
-    SET_ARGUMENT(context, kernel, index++, view);
-  }
   if (given->weights != NULL && given->weights->rank == 4) {
     const clattn_tensor *w = given->weights;
     cl_ulong8 view = {{w->offset, w->stride[0], w->stride[1], w->stride[2], w->stride[3], 0, 0, 0}};
@@ -91,7 +77,8 @@ clattn_status softmax(clattn_context *context, const attention_problem *problem,
     SET_ARGUMENT(context, kernel, index++, lse->buffer);
     SET_ARGUMENT(context, kernel, index++, view);
   }
-  CHECK(masks_set_arguments(context, problem, given->mask_count - terms, terms, kernel, &index));
+  if (dropout.probability > 0) CHECK(dropout_set_arguments(context, dropout, problem->compute, kernel, &index));
+  CHECK(rows_set_arguments(context, problem, last_changes(problem, terms), kernel, &index));
   const size_t global[3] = {shape.work_group, slice->rows, slice->units}, local[3] = {shape.work_group, 1, 1};
   CHECK(program_launch(context, kernel, "softmax", global, local));
 

@@ -2,7 +2,8 @@
 #include "attention/stages.h"
 
 clattn_status split_heads(clattn_context *context, const clattn_tensor *from, cl_mem to, clattn_type compute,
-                          size_t first, size_t units, double scale, bias_view bias, const clattn_tensor *lengths) {
+                          size_t first, size_t units, double scale, bias_view bias, extra_rows extra,
+                          const clattn_tensor *lengths) {
   clattn_status status = CLATTN_SUCCESS;
   char text[256];
   text_builder options = text_begin(text, sizeof text);
@@ -10,37 +11,33 @@ clattn_status split_heads(clattn_context *context, const clattn_tensor *from, cl
   cl_uint index = 0;
   size_t local[3];
   add_type_defines(&options, compute, from->type);
-  text_add(&options, " -D FROM=%s -D TO=%s -D BIAS=%d", clattn_type_name(from->type), clattn_type_name(compute),
-           bias.buffer != NULL);
+  text_add(&options, " -D FROM=%s -D TO=%s -D BIAS=%d -D EXTRA=%zu -D EXTRA_ROW=%d", clattn_type_name(from->type),
+           clattn_type_name(compute), bias.buffer != NULL, extra.count, extra.row.buffer != NULL);
   if (lengths != NULL) text_add(&options, " -D LENGTHS=%s", clattn_type_name(lengths->type));
   CHECK(program_kernel(context, "split_heads", text, &kernel));
 
-  /* from, from_view, to, extent, units, scale [, bias, bias_offset] [, lengths, lengths_view] */
+  /* from, from_view, to, extent, units, scale [, bias, bias_offset] [, extra, extra_offset] [, lengths, lengths_view]
+   */
   cl_ulong8 view = {{from->offset, from->stride[0], from->stride[1], from->stride[2], from->stride[3], 0, 0, 0}};
   cl_ulong4 extent = {{from->shape[1], from->shape[2], from->shape[3], first}};
-  cl_ulong count = units, bias_offset = bias.offset;
-  cl_float scale32 = (cl_float)scale;
-  cl_double scale64 = scale;
+  cl_ulong count = units, bias_offset = bias.offset, extra_offset = extra.row.offset;
   SET_ARGUMENT(context, kernel, index++, from->buffer);
   SET_ARGUMENT(context, kernel, index++, view);
   SET_ARGUMENT(context, kernel, index++, to);
   SET_ARGUMENT(context, kernel, index++, extent);
   SET_ARGUMENT(context, kernel, index++, count);
-  if (compute == CLATTN_FLOAT64)
-    SET_ARGUMENT(context, kernel, index++, scale64);
-  else
-    SET_ARGUMENT(context, kernel, index++, scale32);
+  CHECK(set_real_argument(context, kernel, index++, compute, scale));
   if (bias.buffer != NULL) {
     SET_ARGUMENT(context, kernel, index++, bias.buffer);
     SET_ARGUMENT(context, kernel, index++, bias_offset);
   }
-  if (lengths != NULL) {
-    cl_ulong8 lengths_view = {{lengths->offset, lengths->stride[0], 0, 0, 0, 0, 0, 0}};
-    SET_ARGUMENT(context, kernel, index++, lengths->buffer);
-    SET_ARGUMENT(context, kernel, index++, lengths_view);
+  if (extra.row.buffer != NULL) {
+    SET_ARGUMENT(context, kernel, index++, extra.row.buffer);
+    SET_ARGUMENT(context, kernel, index++, extra_offset);
   }
+  if (lengths != NULL) CHECK(lengths_set_arguments(context, lengths, kernel, &index));
   CHECK(copy_work_group(context, kernel, "split_heads", from->shape[3], local));
-  const size_t global[3] = {from->shape[3], from->shape[2], units};
+  const size_t global[3] = {from->shape[3], from->shape[2] + extra.count, units};
   CHECK(program_launch(context, kernel, "split_heads", global, local));
 
 cleanup:

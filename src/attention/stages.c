@@ -3,11 +3,7 @@
  * What the host functions of several kernels share. */
 #include "attention/stages.h"
 
-cl_ulong8 slice_extent(const attention_problem *problem, const score_slice *slice) {
-  cl_ulong8 extent = {{slice->first_unit, slice->first_row, slice->rows, problem->q_len, problem->kv_heads,
-                       problem_group(problem), problem->kv_len, slice->units}};
-  return extent;
-}
+#include <math.h>
 
 void add_type_defines(text_builder *options, clattn_type compute, clattn_type other) {
   int fp64 = compute == CLATTN_FLOAT64 || other == CLATTN_FLOAT64;
@@ -26,4 +22,43 @@ clattn_status copy_work_group(clattn_context *context, cl_kernel kernel, const c
   local[1] = y;
   local[2] = 1;
   return CLATTN_SUCCESS;
+}
+
+clattn_status lengths_set_arguments(clattn_context *context, const clattn_tensor *lengths, cl_kernel kernel,
+                                    cl_uint *index) {
+  clattn_status status = CLATTN_SUCCESS;
+  cl_ulong8 view = {{lengths->offset, lengths->stride[0], 0, 0, 0, 0, 0, 0}};
+  SET_ARGUMENT(context, kernel, (*index)++, lengths->buffer);
+  SET_ARGUMENT(context, kernel, (*index)++, view);
+
+cleanup:
+  return status;
+}
+
+clattn_status set_real_argument(clattn_context *context, cl_kernel kernel, cl_uint index, clattn_type compute,
+                                double value) {
+  clattn_status status = CLATTN_SUCCESS;
+  cl_float value32 = (cl_float)value;
+  cl_double value64 = value;
+  if (compute == CLATTN_FLOAT64)
+    SET_ARGUMENT(context, kernel, index, value64);
+  else
+    SET_ARGUMENT(context, kernel, index, value32);
+
+cleanup:
+  return status;
+}
+
+clattn_status dropout_set_arguments(clattn_context *context, dropout_view dropout, clattn_type compute,
+                                    cl_kernel kernel, cl_uint *index) {
+  clattn_status status = CLATTN_SUCCESS;
+  /* A word of 32 bits is below the threshold with probability p, to the nearest 2^-32. */
+  double threshold = floor(dropout.probability * 4294967296.0 + 0.5);
+  cl_uint4 words = {{(cl_uint)dropout.seed, (cl_uint)(dropout.seed >> 32), dropout.call,
+                     threshold < 4294967295.0 ? (cl_uint)threshold : UINT32_MAX}};
+  SET_ARGUMENT(context, kernel, (*index)++, words);
+  CHECK(set_real_argument(context, kernel, (*index)++, compute, 1 / (1 - dropout.probability)));
+
+cleanup:
+  return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/blas.h"
 #include "core/context.h"
+#include "core/blas.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -147,6 +147,11 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
     status = message_fail(to, context->info.status, "%s: %s", context->info.name, context->info.reason);
     goto cleanup;
   }
+  cl_uint alignment_bits = 0;
+  CHECK_CL(
+      to, clGetDeviceInfo(context->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof alignment_bits, &alignment_bits, NULL),
+      "clGetDeviceInfo(CL_DEVICE_MEM_BASE_ADDR_ALIGN)");
+  context->base_alignment = alignment_bits > 8 ? alignment_bits / 8 : 1;
   context->scratch_limit = given.scratch_limit;
 
 cleanup:

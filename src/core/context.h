@@ -18,6 +18,7 @@ struct clattn_context {
   uint64_t scratch_limit; /* bytes a call may take from the workspace, as the user set it; 0: the default */
   clattn_log_callback log;
   void *log_user;
+  uint64_t base_alignment; /* bytes: where sub-buffers may begin */
   program_cache programs;
   workspace workspace;
   char text[1024]; /* the last failure */

@@ -180,18 +180,28 @@ clattn_status tensor_check(clattn_context *context, const char *name, const clat
 clattn_status tensor_check_float(clattn_context *context, const char *name, clattn_type type) {
   switch (type) {
   case CLATTN_FLOAT32:
+  case CLATTN_FLOAT16:
+  case CLATTN_BFLOAT16:
     return CLATTN_SUCCESS;
   case CLATTN_FLOAT64:
     if (context->info.fp64) return CLATTN_SUCCESS;
     return REFUSE(context, CLATTN_UNSUPPORTED, "%s is float64, which the device %s does not have", name,
                   context->info.name);
-  case CLATTN_FLOAT16:
-  case CLATTN_BFLOAT16:
-    return REFUSE(context, CLATTN_UNSUPPORTED, "%s is %s: 16-bit types are not in this version", name,
-                  clattn_type_name(type));
   default:
-    return REFUSE(context, CLATTN_INVALID_TYPE, "%s is %s, not float32 or float64", name, clattn_type_name(type));
+    return REFUSE(context, CLATTN_INVALID_TYPE, "%s is %s, not a float type", name, clattn_type_name(type));
   }
+}
+
+clattn_status tensor_check_mix(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
+                               const clattn_tensor *value, const clattn_tensor *output) {
+  int doubles = query->type == CLATTN_FLOAT64;
+  if ((key->type == CLATTN_FLOAT64) == doubles && (value->type == CLATTN_FLOAT64) == doubles &&
+      (output == NULL || (output->type == CLATTN_FLOAT64) == doubles))
+    return CLATTN_SUCCESS;
+  return REFUSE(context, CLATTN_INVALID_TYPE,
+                "query is %s, key %s, value %s, output %s: float64 goes with float64 only",
+                clattn_type_name(query->type), clattn_type_name(key->type), clattn_type_name(value->type),
+                output != NULL ? clattn_type_name(output->type) : "not given");
 }
 
 /* Bytes [begin, end) of an argument within the buffer that owns the memory: a sub-buffer counts as its parent. */

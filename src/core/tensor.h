@@ -36,7 +36,11 @@ typedef struct tensor_argument {
 /* No output's byte range may touch that of another argument. All have passed tensor_check. */
 clattn_status tensor_check_overlap(clattn_context *context, const tensor_argument *arguments, size_t count);
 
-/* FLOAT32 or FLOAT64, the latter only where the device has it. */
+/* A float type; FLOAT64 only where the device has it. */
 clattn_status tensor_check_float(clattn_context *context, const char *name, clattn_type type);
+
+/* float64 goes with float64 only, other float types in any mix. output may be NULL. */
+clattn_status tensor_check_mix(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
+                               const clattn_tensor *value, const clattn_tensor *output);
 
 #endif

@@ -20,9 +20,17 @@ typedef enum scratch_slot {
   SCRATCH_SLOTS
 } scratch_slot;
 
+/* Memory of the caller's that a call works in instead of the pool. */
+typedef struct lent_scratch {
+  cl_mem buffer; /* NULL: none */
+  uint64_t offset, bytes;
+} lent_scratch;
+
 typedef struct workspace {
-  cl_mem buffer[SCRATCH_SLOTS];
-  uint64_t bytes[SCRATCH_SLOTS];
+  cl_mem buffer[SCRATCH_SLOTS]; /* what the running call uses: the pool's buffers or pieces of lent memory */
+  cl_mem pool[SCRATCH_SLOTS];
+  uint64_t pool_bytes[SCRATCH_SLOTS];
+  uint64_t peak; /* the most that the pool ever held */
 } workspace;
 
 /* Bytes of each slot that a call needs; 0: not needed. */
@@ -30,11 +38,21 @@ typedef struct scratch_need {
   uint64_t bytes[SCRATCH_SLOTS];
 } scratch_need;
 
-uint64_t scratch_total(const scratch_need *need);
+/* In all, each slot rounded up to where the next may begin. */
+uint64_t scratch_total(const clattn_context *context, const scratch_need *need);
 
-/* Makes every slot large enough, before anything is enqueued. Contents are undefined. */
-clattn_status workspace_reserve(clattn_context *context, const scratch_need *need);
+/* What rounding may add. */
+uint64_t scratch_slack(const clattn_context *context);
 
+/* Checks lent memory by itself: a buffer of the context, large enough and aligned. */
+clattn_status workspace_check_lent(clattn_context *context, const lent_scratch *lent);
+
+/* Gives every slot its buffer, before anything is enqueued. Contents are undefined. To be followed by workspace_return
+ * when all is enqueued, whether the call went well or not. */
+clattn_status workspace_reserve(clattn_context *context, const scratch_need *need, const lent_scratch *lent);
+void workspace_return(clattn_context *context);
+
+/* Releases the pool. */
 void workspace_clear(workspace *workspace);
 
 #endif

@@ -24,30 +24,32 @@ static const name_table tables[] = {
     {CLATTN_NAMING_TORCH,
      "torch",
      {"in_proj_weight", "in_proj_weight", "in_proj_weight", "out_proj.weight", "in_proj_bias", "in_proj_bias",
-      "in_proj_bias", "out_proj.bias"},
+      "in_proj_bias", "out_proj.bias", "bias_k", "bias_v"},
      0},
     {CLATTN_NAMING_TORCH,
      "torch (separate projections)",
      {"q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight", "in_proj_bias", "in_proj_bias",
-      "in_proj_bias", "out_proj.bias"},
+      "in_proj_bias", "out_proj.bias", "bias_k", "bias_v"},
      0},
     {CLATTN_NAMING_BERT,
      "bert",
      {"self.query.weight", "self.key.weight", "self.value.weight", "output.dense.weight", "self.query.bias",
-      "self.key.bias", "self.value.bias", "output.dense.bias"},
+      "self.key.bias", "self.value.bias", "output.dense.bias", NULL, NULL},
      0},
     {CLATTN_NAMING_LLAMA,
      "llama",
      {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight", "q_proj.bias", "k_proj.bias", "v_proj.bias",
-      "o_proj.bias"},
+      "o_proj.bias", NULL, NULL},
      1},
     {CLATTN_NAMING_WQ,
      "wq",
-     {"w_q.weight", "w_k.weight", "w_v.weight", "w_o.weight", "w_q.bias", "w_k.bias", "w_v.bias", "w_o.bias"},
+     {"w_q.weight", "w_k.weight", "w_v.weight", "w_o.weight", "w_q.bias", "w_k.bias", "w_v.bias", "w_o.bias", NULL,
+      NULL},
      1},
     {CLATTN_NAMING_WQ,
      "wq",
-     {"W_q.weight", "W_k.weight", "W_v.weight", "W_o.weight", "W_q.bias", "W_k.bias", "W_v.bias", "W_o.bias"},
+     {"W_q.weight", "W_k.weight", "W_v.weight", "W_o.weight", "W_q.bias", "W_k.bias", "W_v.bias", "W_o.bias", NULL,
+      NULL},
      1},
 };
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
@@ -89,6 +91,7 @@ typedef struct load_job {
 } load_job;
 
 static const st_tensor *find(const load_job *job, const char *name) {
+  if (name == NULL) return NULL;
   char whole[NAME_SIZE];
   int length = snprintf(whole, sizeof whole, "%s%s", job->prefix, name);
   return length > 0 && (size_t)length < sizeof whole ? st_find(job->file, whole) : NULL;
@@ -132,23 +135,23 @@ static clattn_status find_table(load_job *job, clattn_naming naming) {
 }
 
 static clattn_status find_tensors(load_job *job) {
-  int biases = 0;
   char names[500];
+  int biases = 0, extra = 0;
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
     job->tensors[which] = find(job, job->table->names[which]);
-    biases += parameter_is_bias((clattn_parameter)which) && job->tensors[which] != NULL;
+    if (job->tensors[which] == NULL) continue;
+    biases += which >= CLATTN_BQ && which <= CLATTN_BO;
+    extra += which >= CLATTN_BIAS_K;
   }
   job->config.bias = biases > 0;
+  job->config.bias_kv = extra > 0;
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
-    int optional = parameter_is_bias((clattn_parameter)which) && (biases == 0 || job->table->partial_bias);
-    if (job->tensors[which] != NULL || optional) continue;
+    int partial = job->table->partial_bias && which >= CLATTN_BQ && which <= CLATTN_BO;
+    if (job->tensors[which] != NULL || partial || !config_has(&job->config, (clattn_parameter)which)) continue;
     list_names(job, names, sizeof names);
     return message_fail(job->to, CLATTN_INVALID_FILE, "%s lacks %.64s%s of naming %s; it has: %s",
                         io_path_tail(job->path), job->prefix, job->table->names[which], job->table->label, names);
   }
-  if (job->table->naming == CLATTN_NAMING_TORCH && (find(job, "bias_k") || find(job, "bias_v")))
-    return message_fail(job->to, CLATTN_UNSUPPORTED, "%s has %sbias_k or bias_v: extra keys are not in this version",
-                        io_path_tail(job->path), job->prefix);
   return CLATTN_SUCCESS;
 }
 
@@ -156,8 +159,9 @@ static clattn_status find_tensors(load_job *job) {
 static int stack_size(const name_table *table, int which, int *first) {
   int size = 0;
   *first = which;
+  if (table->names[which] == NULL) return 1;
   for (int other = 0; other < CLATTN_PARAMETER_COUNT; other++) {
-    if (strcmp(table->names[other], table->names[which]) != 0) continue;
+    if (table->names[other] == NULL || strcmp(table->names[other], table->names[which]) != 0) continue;
     if (size++ == 0) *first = other;
   }
   return size;
@@ -207,24 +211,37 @@ static clattn_status derive_config(load_job *job, size_t heads, size_t kv_heads)
   return config_resolve(config, config, job->to);
 }
 
+/* The shape of a tensor that holds parameters `first` and the stacked - 1 behind it; returns its rank. PyTorch keeps
+ * bias_k and bias_v as [1,1,width]. */
+static int file_shape(const clattn_mha_config *config, int first, int stacked, size_t shape[3]) {
+  size_t rows = 0, columns = 0, total = 0;
+  for (int which = first; which < first + stacked; which++) {
+    config_shape(config, (clattn_parameter)which, &rows, &columns);
+    total += rows;
+  }
+  if (first >= CLATTN_BIAS_K) {
+    shape[0] = shape[1] = 1;
+    shape[2] = total;
+    return 3;
+  }
+  shape[0] = total;
+  shape[1] = columns;
+  return parameter_is_bias((clattn_parameter)first) ? 1 : 2;
+}
+
 /* Every tensor must have the shape that the widths give it. */
 static clattn_status check_shapes(const load_job *job) {
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
     const st_tensor *tensor = job->tensors[which];
-    int first = 0, bias = parameter_is_bias((clattn_parameter)which);
-    if (tensor == NULL) continue;
-    size_t rows = 0, columns = 0, want = 0;
-    int stacked = stack_size(job->table, which, &first);
-    for (int other = first; other < first + stacked; other++) {
-      config_shape(&job->config, (clattn_parameter)other, &rows, &columns);
-      want += rows;
-    }
-    if (tensor->rank == (bias ? 1 : 2) && tensor->shape[0] == want && (bias || tensor->shape[1] == columns)) continue;
-    const size_t shape[2] = {want, columns};
+    size_t want[3];
     char have[SHAPE_TEXT_SIZE], right[SHAPE_TEXT_SIZE];
+    int first = 0, stacked = stack_size(job->table, which, &first);
+    if (tensor == NULL) continue;
+    int rank = file_shape(&job->config, first, stacked, want);
+    if (tensor->rank == rank && memcmp(tensor->shape, want, (size_t)rank * sizeof *want) == 0) continue;
     return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s has shape %s, not %s", tensor->name,
                         shape_text(have, tensor->rank < ST_MAX_RANK ? tensor->rank : ST_MAX_RANK, tensor->shape),
-                        shape_text(right, bias ? 1 : 2, shape));
+                        shape_text(right, rank, want));
   }
   return CLATTN_SUCCESS;
 }
@@ -318,6 +335,10 @@ cleanup:
 /* The table to save under. PyTorch's layer has room for one width only, but for kdim and vdim. */
 static const name_table *saving_table(const clattn_parameters *parameters, clattn_naming naming, message to) {
   const clattn_mha_config *c = &parameters->config;
+  if (naming != CLATTN_NAMING_TORCH && c->bias_kv) {
+    (void)message_fail(to, CLATTN_INVALID_ARGUMENT, "only naming torch has a place for bias_k and bias_v");
+    return NULL;
+  }
   if (naming != CLATTN_NAMING_TORCH) {
     for (int t = 0; t < TABLE_COUNT; t++)
       if (tables[t].naming == naming) return &tables[t];
@@ -340,19 +361,16 @@ static clattn_status make_item(const clattn_parameters *parameters, int first, i
                                message to) {
   const size_t element = clattn_type_size(parameters->type);
   size_t rows = 0, columns = 0, total = 0;
-  for (int which = first; which < first + stacked; which++) {
-    config_shape(&parameters->config, (clattn_parameter)which, &rows, &columns);
-    total += rows;
-  }
   item->type = parameters->type == CLATTN_FLOAT64 ? ST_F64 : ST_F32;
-  item->rank = parameter_is_bias((clattn_parameter)first) ? 1 : 2;
-  item->shape[0] = total;
-  item->shape[1] = columns;
+  item->rank = file_shape(&parameters->config, first, stacked, item->shape);
   item->data = parameters->data[first];
   if (stacked == 1) return CLATTN_SUCCESS;
-  unsigned char *all = malloc(total * columns * element);
-  if (all == NULL)
-    return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for a stack of [%zu,%zu]", total, columns);
+  for (int which = first; which < first + stacked; which++) {
+    config_shape(&parameters->config, (clattn_parameter)which, &rows, &columns);
+    total += rows * columns * element;
+  }
+  unsigned char *all = malloc(total);
+  if (all == NULL) return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for a stack of %zu bytes", total);
   *stack = all;
   item->data = all;
   for (int which = first; which < first + stacked; which++) {

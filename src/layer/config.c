@@ -19,8 +19,14 @@ int parameter_is_bias(clattn_parameter which) {
   return which >= CLATTN_BQ;
 }
 
+int config_has(const clattn_mha_config *config, clattn_parameter which) {
+  if (which >= CLATTN_BIAS_K) return config->bias_kv;
+  return which < CLATTN_BQ || config->bias;
+}
+
 const char *parameter_name(clattn_parameter which) {
-  static const char *const names[CLATTN_PARAMETER_COUNT] = {"WQ", "WK", "WV", "WO", "BQ", "BK", "BV", "BO"};
+  static const char *const names[CLATTN_PARAMETER_COUNT] = {"WQ", "WK", "WV", "WO",     "BQ",
+                                                            "BK", "BV", "BO", "BIAS_K", "BIAS_V"};
   return names[which];
 }
 
@@ -42,10 +48,6 @@ static clattn_status fill_defaults(clattn_mha_config *config, message to) {
   if (config->heads % config->kv_heads != 0)
     return message_fail(to, CLATTN_INVALID_SHAPE, "kv_heads %zu does not divide heads %zu", config->kv_heads,
                         config->heads);
-  if (config->kv_heads != config->heads)
-    return message_fail(to, CLATTN_UNSUPPORTED,
-                        "kv_heads is %zu and heads %zu: grouped queries are not in this version", config->kv_heads,
-                        config->heads);
   if (config->head_dim == 0 && config->embed_dim % config->heads != 0)
     return message_fail(to, CLATTN_INVALID_SHAPE, "heads %zu does not divide embed_dim %zu, and head_dim is not given",
                         config->heads, config->embed_dim);
@@ -55,6 +57,7 @@ static clattn_status fill_defaults(clattn_mha_config *config, message to) {
   if (config->vdim == 0) config->vdim = config->embed_dim;
   if (config->out_dim == 0) config->out_dim = config->embed_dim;
   config->bias = config->bias != 0;
+  config->bias_kv = config->bias_kv != 0;
   return CLATTN_SUCCESS;
 }
 
@@ -67,7 +70,7 @@ static int count_parameters(const clattn_mha_config *config, uint64_t *count) {
     return 0;
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
     size_t rows = 0, columns = 0;
-    if (parameter_is_bias((clattn_parameter)which) && !config->bias) continue;
+    if (!config_has(config, (clattn_parameter)which)) continue;
     config_shape(config, (clattn_parameter)which, &rows, &columns);
     if (!checked_multiply(rows, columns, &product) || !checked_add(*count, product, count)) return 0;
   }

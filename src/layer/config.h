@@ -14,6 +14,9 @@ void config_shape(const clattn_mha_config *config, clattn_parameter which, size_
 
 int parameter_is_bias(clattn_parameter which);
 
+/* 1 if a layer of these widths has the tensor. */
+int config_has(const clattn_mha_config *config, clattn_parameter which);
+
 /* "WQ", "BO" */
 const char *parameter_name(clattn_parameter which);
 

@@ -62,20 +62,16 @@ static clattn_status check_shapes(clattn_context *context, const forward_call *c
   if (memcmp(v->shape, k->shape, 2 * sizeof v->shape[0]) != 0)
     return REFUSE(context, CLATTN_INVALID_SHAPE, "value has shape %s, which does not fit key %s in batch or length",
                   shape_text(a, 3, v->shape), shape_text(b, 3, k->shape));
-  if (k->type != q->type || v->type != q->type || (o != NULL && o->type != q->type))
-    return REFUSE(context, CLATTN_INVALID_TYPE, "query is %s, key %s, value %s, output %s: they must be the same",
-                  clattn_type_name(q->type), clattn_type_name(k->type), clattn_type_name(v->type),
-                  o != NULL ? clattn_type_name(o->type) : "not given");
-  if (o == NULL) return CLATTN_SUCCESS;
+  if (o == NULL) return tensor_check_mix(context, q, k, v, NULL);
   clattn_status status = check_rows(context, "output", o, TENSOR_OUTPUT, config->out_dim);
   if (status != CLATTN_SUCCESS) return status;
   if (memcmp(o->shape, q->shape, 2 * sizeof o->shape[0]) != 0)
     return REFUSE(context, CLATTN_INVALID_SHAPE, "output has shape %s, which does not fit query %s in batch or length",
                   shape_text(a, 3, o->shape), shape_text(b, 3, q->shape));
-  return CLATTN_SUCCESS;
+  return tensor_check_mix(context, q, k, v, o);
 }
 
-static clattn_status check_overlaps(clattn_context *context, const forward_call *call) {
+static clattn_status check_overlaps(clattn_context *context, forward_call *call) {
   clattn_tensor weights[CLATTN_PARAMETER_COUNT];
   size_t options = problem_option_arguments(&call->problem, NULL), count = 0;
   tensor_argument *arguments = malloc((options + IN_COUNT + 1 + CLATTN_PARAMETER_COUNT) * sizeof *arguments);
@@ -106,6 +102,8 @@ static clattn_status read_problem(clattn_context *context, const clattn_options 
   problem->kv_len = call->input[IN_KEY]->shape[1];
   problem->head_dim = config->head_dim;
   problem->value_dim = config->value_head_dim;
+  problem->bias_key = config->bias_kv;
+  problem->extra_keys = (size_t)(config->bias_kv != 0) + (problem->options.add_zero_key != 0);
   problem->wants_output = call->output != NULL;
   if (problem->options.compute != 0 && problem->options.compute != call->mha->compute)
     return REFUSE(context, CLATTN_INVALID_TYPE, "compute is %s (%d) while the layer was made for %s",
@@ -151,7 +149,7 @@ static row_order find_rows(const clattn_tensor *view, clattn_type compute, size_
 }
 
 static size_t wanted_inputs(const forward_call *call) {
-  if (call->problem.kv_len == 0) return 0; /* there is nothing to attend to: the heads are zero */
+  if (problem_columns(&call->problem) == 0) return 0; /* there is nothing to attend to: the heads are zero */
   return call->problem.wants_output ? IN_COUNT : IN_VALUE;
 }
 
@@ -170,7 +168,7 @@ static scratch_need entry_scratch(const forward_call *call) {
   const uint64_t element = clattn_type_size(p->compute);
   const uint64_t q = p->heads * p->head_dim, k = p->kv_heads * p->head_dim, v = p->kv_heads * p->value_dim;
   const uint64_t o = p->heads * p->value_dim;
-  const uint64_t slots[IN_COUNT] = {p->q_len * q, p->kv_len * k, p->kv_len * v};
+  const uint64_t columns = problem_columns(p), slots[IN_COUNT] = {p->q_len * q, columns * k, columns * v};
   scratch_need entry;
   memset(&entry, 0, sizeof entry);
   uint64_t *bytes = entry.bytes;
@@ -196,7 +194,7 @@ static clattn_status prepare(clattn_context *context, forward_call *call) {
   for (int attempt = 0; attempt < 2; attempt++) {
     find_orders(call, entries);
     entry = entry_scratch(call);
-    CHECK(gemm_cut_work(context, problem, problem->kv_heads, scratch_total(&entry), &call->cut));
+    CHECK(gemm_cut_work(context, problem, problem->kv_heads, scratch_total(context, &entry), &call->cut));
     call->chunk_entries = call->cut.chunk_units / problem->kv_heads;
     /* Time-major rows cannot be cut by batch entry: with less than all of them they are copied, which may cut it finer
      * still, but never to all again. */
@@ -242,6 +240,7 @@ static clattn_status take_rows(const forward_call *call, int which, size_t first
   clattn_context *context = call->mha->context;
   const clattn_tensor *input = call->input[which];
   const bias_view none = {NULL, 0};
+  const extra_rows no_extra = {0, none};
   if (call->order[which] != ROWS_COPIED) {
     (void)find_rows(input, call->mha->compute, call->chunk_entries, rows);
     rows->offset += first * input->stride[0];
@@ -249,7 +248,7 @@ static clattn_status take_rows(const forward_call *call, int which, size_t first
   }
   clattn_tensor view = with_one_head(input);
   *rows = (matrix){context->workspace.buffer[SCRATCH_INPUT], 0, input->shape[2], 0};
-  return split_heads(context, &view, rows->buffer, call->mha->compute, first, entries, 1, none, NULL);
+  return split_heads(context, &view, rows->buffer, call->mha->compute, first, entries, 1, none, no_extra, NULL);
 }
 
 /* Projects one input of a chunk and splits it into heads: bias, scale and lengths come with the copy. */
@@ -263,18 +262,22 @@ static clattn_status make_heads(const forward_call *call, int which, size_t firs
   const size_t size = which == IN_VALUE ? problem->value_dim : problem->head_dim;
   cl_mem projected = context->workspace.buffer[SCRATCH_ROWS];
   matrix rows;
-  CHECK(take_rows(call, which, first, entries, &rows));
-  CHECK(project(mha, (clattn_parameter)(CLATTN_WQ + which), rows, entries * length, projected));
+  if (length > 0) { /* without keys there may still be extra ones */
+    CHECK(take_rows(call, which, first, entries, &rows));
+    CHECK(project(mha, (clattn_parameter)(CLATTN_WQ + which), rows, entries * length, projected));
+  }
 
   clattn_tensor view = view_rows(projected, mha->compute, call->order[which], entries, length, heads, size), lengths;
   const bias_view bias = {mha->data[CLATTN_BQ + which], 0};
+  const extra_rows extra = {which == IN_QUERY ? 0 : problem->extra_keys,
+                            {which == IN_QUERY ? NULL : mha->data[which == IN_KEY ? CLATTN_BIAS_K : CLATTN_BIAS_V], 0}};
   const int limited = which != IN_QUERY && problem->options.kv_lengths != NULL;
   if (limited) {
     lengths = *problem->options.kv_lengths;
     lengths.offset += first * lengths.stride[0];
   }
   CHECK(split_heads(context, &view, context->workspace.buffer[SCRATCH_QUERY + which], mha->compute, 0, entries * heads,
-                    which == IN_QUERY ? gemm_query_scale(problem) : 1, bias, limited ? &lengths : NULL));
+                    which == IN_QUERY ? gemm_query_scale(problem) : 1, bias, extra, limited ? &lengths : NULL));
 
 cleanup:
   return status;
@@ -288,14 +291,19 @@ static clattn_status make_output(const forward_call *call, size_t first, size_t 
   const attention_problem *problem = &call->problem;
   const cl_mem *scratch = context->workspace.buffer;
   const bias_view none = {NULL, 0}, bias = {mha->data[CLATTN_BO], 0};
+  const clattn_options *options = &problem->options;
+  const dropout_view no_dropout = {0, 0, 0}, dropout = {options->inference ? 0 : options->output_dropout,
+                                                        options->dropout_seed, options->dropout_call};
   const size_t width = problem->heads * problem->value_dim;
   clattn_tensor merged = view_rows(scratch[SCRATCH_MERGED], mha->compute, ROWS_BATCH_MAJOR, entries, problem->q_len,
                                    problem->heads, problem->value_dim);
-  CHECK(merge_heads(context, scratch[SCRATCH_HEADS], &merged, mha->compute, 0, entries * problem->heads, none));
+  CHECK(merge_heads(context, scratch[SCRATCH_HEADS], &merged, mha->compute, 0, entries * problem->heads, none, NULL,
+                    no_dropout));
   matrix rows = {scratch[SCRATCH_MERGED], 0, width, 0};
   CHECK(project(mha, CLATTN_WO, rows, entries * problem->q_len, scratch[SCRATCH_ROWS]));
   clattn_tensor output = with_one_head(call->output);
-  CHECK(merge_heads(context, scratch[SCRATCH_ROWS], &output, mha->compute, first, entries, bias));
+  CHECK(merge_heads(context, scratch[SCRATCH_ROWS], &output, mha->compute, first, entries, bias, options->q_lengths,
+                    dropout));
 
 cleanup:
   return status;
@@ -304,7 +312,7 @@ cleanup:
 static gemm_heads find_heads(const forward_call *call) {
   const attention_problem *problem = &call->problem;
   const cl_mem *scratch = call->mha->context->workspace.buffer;
-  const size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem->kv_len;
+  const size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem_columns(problem);
   gemm_heads heads = {{scratch[SCRATCH_QUERY], 0, d, rows * d},
                       {scratch[SCRATCH_KEY], 0, d, s * d},
                       {scratch[SCRATCH_VALUE], 0, dv, s * dv},
@@ -318,7 +326,7 @@ static clattn_status run_chunk(const forward_call *call, size_t first, size_t en
   const attention_problem *problem = &call->problem;
   const size_t first_unit = first * problem->kv_heads, units = entries * problem->kv_heads;
   for (size_t i = 0; i < wanted_inputs(call); i++) CHECK(make_heads(call, (int)i, first, entries));
-  if (problem->kv_len == 0) {
+  if (problem_columns(problem) == 0) {
     cl_mem heads = problem->wants_output ? context->workspace.buffer[SCRATCH_HEADS] : NULL;
     CHECK(gemm_attend_nothing(context, problem, heads, first_unit, units));
   } else {
@@ -339,7 +347,8 @@ static clattn_status run(const forward_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   clattn_context *context = call->mha->context;
   const clattn_options *options = &call->problem.options;
-  if (has_work(call)) CHECK(workspace_reserve(context, &call->scratch));
+  const lent_scratch lent = problem_lent(&call->problem);
+  if (has_work(call)) CHECK(workspace_reserve(context, &call->scratch, &lent));
   CHECK(context_enqueue_wait(context, options->wait_count, options->wait_list));
   for (size_t first = 0; has_work(call) && first < call->problem.batch; first += call->chunk_entries) {
     size_t left = call->problem.batch - first;
@@ -348,6 +357,7 @@ static clattn_status run(const forward_call *call) {
   CHECK(context_enqueue_event(context, options->event));
 
 cleanup:
+  workspace_return(context);
   return status;
 }
 
@@ -419,7 +429,7 @@ clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const
     return CLATTN_SUCCESS;
   }
   CHECK(temporary_bytes(&call, &plan->library_bytes));
-  plan->scratch_bytes = scratch_total(&call.scratch);
+  plan->scratch_bytes = scratch_total(mha->context, &call.scratch);
   plan->slices = call.cut.slices;
   text_add(&text, "projections: CLBlast, the bias with the copy that splits or stores; query %s, key %s, value %s\n",
            orders[call.order[IN_QUERY]], orders[call.order[IN_KEY]], orders[call.order[IN_VALUE]]);

@@ -58,6 +58,9 @@ clattn_status clattn_mha_create(clattn_context *context, const clattn_parameters
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is NULL", out == NULL ? "mha" : "parameters");
   *out = NULL;
   if (compute == 0) compute = parameters->type;
+  if (compute != CLATTN_FLOAT32 && compute != CLATTN_FLOAT64)
+    return REFUSE(context, CLATTN_INVALID_TYPE, "compute is %s (%d), not float32 or float64", clattn_type_name(compute),
+                  (int)compute);
   status = tensor_check_float(context, "compute", compute);
   if (status != CLATTN_SUCCESS) return status;
   mha = calloc(1, sizeof *mha);
