@@ -83,6 +83,17 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
 /* ----------------------------------------------------------------------------------------------------------- running
  */
 
+gemm_heads gemm_scratch_heads(const clattn_context *context, const attention_problem *problem) {
+  const cl_mem *scratch = context->workspace.buffer;
+  const size_t rows = problem_group(problem) * problem->q_len, columns = problem_columns(problem);
+  const size_t d = problem->head_dim, dv = problem->value_dim;
+  gemm_heads heads = {{scratch[SCRATCH_QUERY], 0, d, rows * d},
+                      {scratch[SCRATCH_KEY], 0, d, columns * d},
+                      {scratch[SCRATCH_VALUE], 0, dv, columns * dv},
+                      {scratch[SCRATCH_HEADS], 0, dv, rows * dv}};
+  return heads;
+}
+
 double gemm_query_scale(const attention_problem *problem) {
   return fabs(problem->scale) < 1 ? problem->scale : 1;
 }

@@ -36,6 +36,9 @@ typedef struct gemm_heads {
   matrix output; /* [unit_rows, Dv] a unit, contiguous */
 } gemm_heads;
 
+/* The heads of a chunk in scratch memory, contiguous. */
+gemm_heads gemm_scratch_heads(const clattn_context *context, const attention_problem *problem);
+
 /* The part of the scale that goes into the query before the product: all of it where it makes scores smaller, so that
  * no score overflows that would not be too large in the end. The rest is a factor of the product. */
 double gemm_query_scale(const attention_problem *problem);

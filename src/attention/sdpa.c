@@ -167,12 +167,7 @@ cleanup:
  * in. */
 static gemm_heads find_heads(const clattn_context *context, const sdpa_call *call, size_t first) {
   const attention_problem *problem = &call->problem;
-  const cl_mem *scratch = context->workspace.buffer;
-  size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem_columns(problem);
-  gemm_heads heads = {{scratch[SCRATCH_QUERY], 0, d, rows * d},
-                      {scratch[SCRATCH_KEY], 0, d, s * d},
-                      {scratch[SCRATCH_VALUE], 0, dv, s * dv},
-                      {scratch[SCRATCH_HEADS], 0, dv, rows * dv}};
+  gemm_heads heads = gemm_scratch_heads(context, problem);
   if (call->key_in_place && as_matrices(call->key, problem->compute, &heads.key))
     heads.key.offset += first * heads.key.stride;
   if (call->value_in_place && as_matrices(call->value, problem->compute, &heads.value))

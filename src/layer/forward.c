@@ -309,17 +309,6 @@ cleanup:
   return status;
 }
 
-static gemm_heads find_heads(const forward_call *call) {
-  const attention_problem *problem = &call->problem;
-  const cl_mem *scratch = call->mha->context->workspace.buffer;
-  const size_t rows = call->cut.unit_rows, d = problem->head_dim, dv = problem->value_dim, s = problem_columns(problem);
-  gemm_heads heads = {{scratch[SCRATCH_QUERY], 0, d, rows * d},
-                      {scratch[SCRATCH_KEY], 0, d, s * d},
-                      {scratch[SCRATCH_VALUE], 0, dv, s * dv},
-                      {scratch[SCRATCH_HEADS], 0, dv, rows * dv}};
-  return heads;
-}
-
 static clattn_status run_chunk(const forward_call *call, size_t first, size_t entries) {
   clattn_status status = CLATTN_SUCCESS;
   clattn_context *context = call->mha->context;
@@ -330,7 +319,7 @@ static clattn_status run_chunk(const forward_call *call, size_t first, size_t en
     cl_mem heads = problem->wants_output ? context->workspace.buffer[SCRATCH_HEADS] : NULL;
     CHECK(gemm_attend_nothing(context, problem, heads, first_unit, units));
   } else {
-    gemm_heads heads = find_heads(call);
+    gemm_heads heads = gemm_scratch_heads(context, problem);
     CHECK(gemm_attend(context, problem, &call->cut, &heads, first_unit, units));
   }
   if (problem->wants_output) CHECK(make_output(call, first, entries));
@@ -396,7 +385,7 @@ static clattn_status temporary_bytes(const forward_call *call, uint64_t *bytes) 
   clattn_status status = CLATTN_SUCCESS;
   clattn_context *context = call->mha->context;
   const attention_problem *problem = &call->problem;
-  gemm_heads heads = find_heads(call);
+  gemm_heads heads = gemm_scratch_heads(context, problem);
   uint64_t one = 0;
   CHECK(gemm_temporary_bytes(context, problem, &call->cut, &heads, bytes));
   for (size_t w = 0; w < 4; w++) {
