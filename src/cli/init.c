@@ -115,15 +115,17 @@ static int run(cli_state *cli, const init_settings *settings) {
   if (status == CLATTN_SUCCESS) {
     status = clattn_parameters_random(&config, gain, settings->seed.value, &parameters, message, sizeof message);
   }
-  int exit_status = status == CLATTN_SUCCESS ? print_count(cli, settings, count) : CLI_DONE;
-  if (status == CLATTN_SUCCESS && exit_status == CLI_DONE) {
+  int exit_status =
+      status == CLATTN_SUCCESS ? print_count(cli, settings, count) : cli_fail_library(cli, status, message);
+  if (exit_status == CLI_DONE) {
     cli_interrupt_hold();
     status = clattn_parameters_save(parameters, settings->out, NULL, (clattn_naming)settings->naming, message,
                                     sizeof message);
     cli_interrupt_release();
+    if (status != CLATTN_SUCCESS) exit_status = cli_fail_file(cli, status, "out", settings->out, message);
   }
   clattn_parameters_destroy(&parameters);
-  return status == CLATTN_SUCCESS ? exit_status : cli_fail_library(cli, status, message);
+  return exit_status;
 }
 
 int command_init(cli_state *cli, int argc, char **argv) {
