@@ -61,3 +61,16 @@ def refuse(status, folder, *arguments, says=(), stdout_file=subprocess.PIPE, bef
         assert text in result.stderr, (text, result)
     assert listing(folder) == before, (before, listing(folder), result)
     return result.stderr
+
+
+def as_nobody():
+    """In the process of the program: permission bits mean nothing to root, so another user takes over."""
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def open_to_others(folder):
+    """Lets another user reach a folder of pytest."""
+    for path in [folder, *folder.parents[:2]]:
+        os.chmod(path, 0o755)
