@@ -71,6 +71,24 @@ Test(masks, many_terms_together) {
   clattn_context_destroy(&context);
 }
 
+/* Terms that add behind terms that block, in as many terms as reach kernels of their own: scores that are blocked
+ * already lie between ones that are not, so work-items take different branches. */
+Test(masks, added_where_others_have_blocked) {
+  clattn_context *context = test_context();
+  for (int terms = 5; terms <= 9; terms += 2)
+    for (size_t S = 13; S <= 64; S += 17) {
+      attention_case c = {.heads = 3, .q_len = 7, .kv_len = S, .head_dim = 5, .seed = S};
+      for (int m = 0; m < terms; m++)
+        c.request.masks[m] = (test_mask){.kind = m == 4 || m == 1 ? CLATTN_MASK_ADD : CLATTN_MASK_BLOCK,
+                                         .axes = m == 4 ? "ts" : "bhts",
+                                         .share = 0.1};
+      c.request.weights = TEST_PER_HEAD;
+      test_line line = {{0}};
+      cr_expect(attention_case_check(context, &c, &line), "%s", line.text);
+    }
+  clattn_context_destroy(&context);
+}
+
 /* Every pair of kinds in both orders, and three of a kind. */
 Test(masks, pairs_of_kinds) {
   clattn_context *context = test_context();
