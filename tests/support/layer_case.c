@@ -249,3 +249,11 @@ clattn_status layer_case_plan(clattn_context *context, const layer_case *descrip
   state_release(&s);
   return status;
 }
+
+ref_layer_result layer_case_reference(clattn_context *context, const layer_case *description) {
+  run_state s;
+  state_build(&s, context, description);
+  const ref_layer_result result = state_reference(&s);
+  state_release(&s);
+  return result;
+}
