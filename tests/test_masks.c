@@ -163,8 +163,7 @@ Test(masks, one_buffer_for_several_terms) {
   clattn_context_destroy(&context);
 }
 
-/* ----------------------------------------------------------------------------------------------------- additive
- * corners */
+/* ----------------------------------------------------------------------------------------------- additive corners */
 
 /* Q = K = 0, V = [1, 10, 100, ...]; `terms` masks over S keys; the expected weights in closed form: 0 or 1/n. */
 static void expect_added(clattn_context *context, const double *masks, size_t terms, size_t S, const double *weights) {
@@ -223,8 +222,7 @@ Test(masks, blocked_stays_blocked) {
   clattn_context_destroy(&context);
 }
 
-/* --------------------------------------------------------------------------------------------------------- key lengths
- */
+/* ---------------------------------------------------------------------------------------------------- key lengths */
 
 /* attention_case fills keys and values past the lengths with NaN. */
 Test(masks, kv_lengths) {
@@ -260,8 +258,7 @@ Test(masks, kv_lengths_out_of_range) {
   clattn_context_destroy(&context);
 }
 
-/* -------------------------------------------------------------------------------------------------- causal and windows
- */
+/* --------------------------------------------------------------------------------------------- causal and windows */
 
 typedef struct rule_sizes {
   size_t q_len, kv_len;
@@ -329,8 +326,7 @@ Test(masks, rules_and_masks) {
   clattn_context_destroy(&context);
 }
 
-/* -------------------------------------------------------------------------------------------------- rows without keys
- */
+/* ---------------------------------------------------------------------------------------------- rows without keys */
 
 /* Blocked in each of the possible ways; exactly 0, with weights asked for or not, whatever the values are. */
 Test(masks, rows_without_keys_are_exactly_zero) {
@@ -362,8 +358,7 @@ Test(masks, rows_without_keys_are_exactly_zero) {
   clattn_context_destroy(&context);
 }
 
-/* ---------------------------------------------------------------------------------------------------------
- * equivalences */
+/* --------------------------------------------------------------------------------------------------- equivalences */
 
 /* Different words for the same mask give the same bits. */
 static void expect_same(clattn_context *context, const test_request *first, const test_request *second,

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------------------------------- widths
- */
+/* --------------------------------------------------------------------------------------------------------- widths */
 
 Test(mha, plain_sizes) {
   static const size_t sizes[][4] = {/* B, T, E, H */
@@ -50,8 +49,7 @@ Test(mha, every_width_of_its_own) {
   clattn_context_destroy(&context);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- inputs
- */
+/* --------------------------------------------------------------------------------------------------------- inputs */
 
 Test(mha, self_cross_and_shared_inputs) {
   clattn_context *context = test_context();
@@ -92,8 +90,7 @@ Test(mha, layouts_of_inputs_and_output) {
   clattn_context_destroy(&context);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- types
- */
+/* ---------------------------------------------------------------------------------------------------------- types */
 
 Test(mha, types) {
   clattn_context *context = test_context();
@@ -113,8 +110,7 @@ Test(mha, types) {
   clattn_context_destroy(&context);
 }
 
-/* -------------------------------------------------------------------------------------------------------- masks, rules
- */
+/* --------------------------------------------------------------------------------------------------- masks, rules */
 
 Test(mha, masks_and_rules) {
   clattn_context *context = test_context();
@@ -196,8 +192,7 @@ Test(mha, weights_alone) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- PyTorch
- */
+/* -------------------------------------------------------------------------------------------------------- PyTorch */
 
 static void copy_axes(char axes[5], const size_t shape[4], const torch_case *c) {
   const size_t extent[4] = {c->batch, c->heads, c->q_len, c->kv_len};
@@ -269,8 +264,7 @@ Test(mha, agrees_with_torch) {
   clattn_context_destroy(&context);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- layer
- */
+/* ---------------------------------------------------------------------------------------------------------- layer */
 
 /* Layers of different width on one context take turns and do not disturb each other. */
 Test(mha, layers_take_turns) {

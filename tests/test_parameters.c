@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters in host memory: counted, made from arrays, drawn, loaded in every naming and type, saved and loaded again.
- */
+ * Parameters in host memory: counted, made from arrays, drawn, loaded in every naming and type, saved and loaded
+ * again. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mkdtemp */
 #endif
@@ -42,8 +42,7 @@ static void shape_of(const clattn_mha_config *c, int which, size_t shape[2]) {
     cr_expect_str_empty(message);                                                                                      \
   } while (0)
 
-/* --------------------------------------------------------------------------------------------------------------- count
- */
+/* ---------------------------------------------------------------------------------------------------------- count */
 
 Test(parameters, count) {
   static const struct {
@@ -70,8 +69,7 @@ Test(parameters, count) {
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- from
- * arrays */
+/* ---------------------------------------------------------------------------------------------------- from arrays */
 
 Test(parameters, from_arrays) {
   char message[512];
@@ -119,8 +117,7 @@ Test(parameters, from_arrays) {
   clattn_parameters_destroy(NULL);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- random
- */
+/* --------------------------------------------------------------------------------------------------------- random */
 
 /* The known answers that Random123 ships for philox4x32-10. */
 Test(parameters, philox_known_answers) {
@@ -221,8 +218,7 @@ Test(parameters, random_distribution) {
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- loading
- */
+/* -------------------------------------------------------------------------------------------------------- loading */
 
 /* tests/data/torch/parameters holds one small layer, E = 6, in every naming: (n - 10 * place) / 4 row-major, place in
  * the order wq wk wv wo bq bk bv bo. */
@@ -313,8 +309,7 @@ Test(parameters, load_by_prefix) {
   }
 }
 
-/* ------------------------------------------------------------------------------------------------------ save and load
- */
+/* -------------------------------------------------------------------------------------------------- save and load */
 
 static void expect_equal(const clattn_parameters *a, const clattn_parameters *b, const char *what) {
   clattn_mha_config first, second;

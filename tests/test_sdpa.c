@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------------------------------------- sizes
- */
+/* ---------------------------------------------------------------------------------------------------------- sizes */
 
 /* Around every power of two that a tile may have, and the smallest. */
 static const size_t odd_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 31, 33, 63, 65, 127, 129, 257};
@@ -75,8 +74,7 @@ Test(sdpa, extreme_shapes) {
   clattn_context_destroy(&context);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- types
- */
+/* ---------------------------------------------------------------------------------------------------------- types */
 
 Test(sdpa, float64) {
   clattn_context *context = test_context();
@@ -122,8 +120,7 @@ Test(sdpa, arithmetic_of_another_type) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- layouts
- */
+/* -------------------------------------------------------------------------------------------------------- layouts */
 
 Test(sdpa, layouts) {
   static const test_layout layouts[] = {
@@ -202,8 +199,8 @@ static clattn_tensor packed_part(cl_mem buffer, size_t part, const size_t shape[
   return view;
 }
 
-/* Q, K and V in one [B,T,3,H,D] buffer give the bits of packed copies: the library's arithmetic sees the same numbers.
- */
+/* Q, K and V in one [B,T,3,H,D] buffer give the bits of packed copies: the library's arithmetic sees the same
+ * numbers. */
 Test(sdpa, packed_qkv) {
   enum { B = 2, H = 3, T = 7, D = 5, COUNT = B * T * 3 * H * D };
   clattn_context *context = test_context();
@@ -277,8 +274,7 @@ Test(sdpa, inputs_that_overlap_and_repeat) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------- scale and results
- */
+/* ---------------------------------------------------------------------------------------------- scale and results */
 
 Test(sdpa, scales) {
   static const double scales[] = {0, 1, -1, 0.125, 3.5, -0.3, 1e-30, 7e-39, 1.0 / 3};
@@ -307,8 +303,7 @@ Test(sdpa, default_scale_is_of_the_head_size) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------------ empty extents
- */
+/* -------------------------------------------------------------------------------------------------- empty extents */
 
 Test(sdpa, empty_extents) {
   clattn_context *context = test_context();
@@ -354,8 +349,7 @@ Test(sdpa, empty_call_gives_an_event) {
   clattn_context_destroy(&context);
 }
 
-/* ----------------------------------------------------------------------------------------------------- extreme numbers
- */
+/* ------------------------------------------------------------------------------------------------ extreme numbers */
 
 /* One query of 1, keys as given, V[j] = j: output and weights in closed form. */
 static void expect_keys(clattn_context *context, const double *keys, size_t count, const double *weights) {

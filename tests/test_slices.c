@@ -10,11 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------------------------------- same
- * answers */
+/* --------------------------------------------------------------------------------------------------- same answers */
 
-/* Runs a case under ever smaller limits until the library says that one row does not fit. Returns the number of limits.
- */
+/* Runs a case under ever smaller limits until the library says that one row does not fit. Returns the number of
+ * limits. */
 static int run_under_limits(clattn_context *context, attention_case c) {
   clattn_plan whole, plan;
   test_line line = {{0}};
@@ -141,8 +140,7 @@ Test(slices, limit_of_the_context) {
   clattn_context_destroy(&context);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------
- * memory */
+/* --------------------------------------------------------------------------------------------------------- memory */
 
 /* Runs a case on a context of its own and returns the most memory that it took beyond its inputs and outputs. */
 static size_t measure(const attention_case *c, clattn_plan *plan) {
@@ -229,8 +227,7 @@ Test(memory, does_not_grow_from_call_to_call) {
   cr_expect_eq(device_memory_now(), 0, "bytes that outlive the context");
 }
 
-/* ---------------------------------------------------------------------------------------------------- the large
- * example */
+/* ---------------------------------------------------------------------------------------------- the large example */
 
 /* Rows of a head as the reference has them, from the same numbers. */
 static void check_rows(const float *query, const float *key, const float *value, const float *output, size_t T,

@@ -50,9 +50,10 @@ Test(softmax, equal_scores_of_every_length) {
 
 /* One key weighs as much as all others together, wherever it lies: 1/2, and 1/2 for V of 1 there and 0 elsewhere.
  *
- * The score ln(S-1) is rounded to float (u ln S) and goes through two products (2u ln S); the difference from the maximum
- * makes the other exponentials err by that (u ln S) and by 3 ulp (6u), as the needle's own does; their sum rounds S times at
- * most, the quotient takes 6u, and the scale that is 1 may be split and rounded: 6u. The weight is half of that, twice. */
+ * The score ln(S-1) is rounded to float (u ln S) and goes through two products (2u ln S); the difference from the
+ * maximum makes the other exponentials err by that (u ln S) and by 3 ulp (6u), as the needle's own does; their sum
+ * rounds S times at most, the quotient takes 6u, and the scale that is 1 may be split and rounded: 6u. The weight is
+ * half of that, twice. */
 Test(softmax, needle_at_every_place) {
   clattn_context *context = test_context();
   for (int n = 1; n < ROW_LENGTHS && !skip_length(row_lengths[n]); n++) {
