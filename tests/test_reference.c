@@ -9,8 +9,7 @@
 #include <float.h>
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------------------------- PyTorch
- */
+/* -------------------------------------------------------------------------------------------------------- PyTorch */
 
 static ref_rules rules_of(const torch_case *c) {
   return (ref_rules){.masks = c->masks,
@@ -92,8 +91,7 @@ Test(reference, agrees_with_torch_layer) {
   }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- bounds
- */
+/* --------------------------------------------------------------------------------------------------------- bounds */
 
 enum { BOUND_T = 5, BOUND_S = 300, BOUND_D = 33 };
 
@@ -212,8 +210,7 @@ Test(reference, bounds_hold_and_tell_defects) {
   free(in);
 }
 
-/* ------------------------------------------------------------------------------------------------- masks and
- * arithmetic */
+/* ------------------------------------------------------------------------------------------- masks and arithmetic */
 
 /* One query, three keys, zero scores, V = [1, 10, 100]; the sum of the masks, [3] each, decides. */
 static ref_attention_result run_masks(const double (*masks)[3], size_t count, ref_arithmetic arithmetic) {
@@ -282,8 +279,7 @@ Test(reference, gamma) {
   cr_expect_eq(ref_gamma(5, 0.25), HUGE_VAL);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- comparison
- */
+/* ----------------------------------------------------------------------------------------------------- comparison */
 
 /* Compares one number; shapes alike. */
 static int passes(double got, double want, double bound) {

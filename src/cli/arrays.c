@@ -137,9 +137,7 @@ int cli_array_upload(cli_state *cli, clattn_context *context, cli_array *array, 
   clattn_status status = clattn_tensor_create(context, type, npy->rank > 0 ? npy->rank : 1,
                                               npy->rank > 0 ? npy->shape : single, npy->data, tensor);
   if (status != CLATTN_SUCCESS) {
-    char message[1024];
-    snprintf(message, sizeof message, "--%s: %s: %s", array->option, array->path, clattn_context_message(context));
-    return cli_fail_library(cli, status, message);
+    return cli_fail_file(cli, status, array->option, array->path, clattn_context_message(context));
   }
   npy_free(npy);
   return CLI_DONE;

@@ -46,6 +46,13 @@ int cli_fail_library(cli_state *cli, clattn_status status, const char *message) 
                   message != NULL && message[0] != '\0' ? message : clattn_status_text(status));
 }
 
+int cli_fail_file(cli_state *cli, clattn_status status, const char *option, const char *path, const char *message) {
+  const char *shown = io_path_tail(path);
+  const char *words = message[0] != '\0' ? message : clattn_status_text(status);
+  bool named = strncmp(words, shown, strlen(shown)) == 0;
+  return cli_fail(cli, exit_status_of(status), "--%s: %s%s%s", option, named ? "" : shown, named ? "" : ": ", words);
+}
+
 int cli_fail_memory(cli_state *cli, const char *what) {
   return cli_fail(cli, CLI_FAILED, "out of host memory for %s", what);
 }

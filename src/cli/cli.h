@@ -30,6 +30,9 @@ int cli_fail(cli_state *cli, int status, const char *format, ...) IO_PRINTF(3, 4
 /* The same for an answer of the library; `message` is its text, "" falls back to the status' own. */
 int cli_fail_library(cli_state *cli, clattn_status status, const char *message);
 
+/* The same where a file of an option is at fault; its path is put in front unless the message begins with it. */
+int cli_fail_file(cli_state *cli, clattn_status status, const char *option, const char *path, const char *message);
+
 /* What has no room in host memory. */
 int cli_fail_memory(cli_state *cli, const char *what);
 

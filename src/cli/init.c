@@ -6,6 +6,7 @@
 #include "naming.h"
 #include "options.h"
 #include "report.h"
+#include "results.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -115,15 +116,20 @@ static int run(cli_state *cli, const init_settings *settings) {
   if (status == CLATTN_SUCCESS) {
     status = clattn_parameters_random(&config, gain, settings->seed.value, &parameters, message, sizeof message);
   }
-  int exit_status = status == CLATTN_SUCCESS ? print_count(cli, settings, count) : CLI_DONE;
-  if (status == CLATTN_SUCCESS && exit_status == CLI_DONE) {
+  int exit_status = status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
+  /* The count comes before the file, since a count that gets lost must leave the file as it was. */
+  const result_file file = {.option = "out", .path = settings->out};
+  if (exit_status == CLI_DONE) exit_status = cli_results_check(cli, &file, 1);
+  if (exit_status == CLI_DONE) exit_status = print_count(cli, settings, count);
+  if (exit_status == CLI_DONE) {
     cli_interrupt_hold();
     status = clattn_parameters_save(parameters, settings->out, NULL, (clattn_naming)settings->naming, message,
                                     sizeof message);
     cli_interrupt_release();
+    if (status != CLATTN_SUCCESS) exit_status = cli_fail_file(cli, status, "out", settings->out, message);
   }
   clattn_parameters_destroy(&parameters);
-  return status == CLATTN_SUCCESS ? exit_status : cli_fail_library(cli, status, message);
+  return exit_status;
 }
 
 int command_init(cli_state *cli, int argc, char **argv) {

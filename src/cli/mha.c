@@ -128,7 +128,7 @@ static int load_parameters(cli_state *cli, const mha_settings *settings, clattn_
   clattn_status status =
       clattn_parameters_load(settings->params, settings->prefix, (clattn_naming)settings->naming, heads,
                              (size_t)settings->kv_heads.value, parameters, message, sizeof message);
-  return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
+  return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_file(cli, status, "params", settings->params, message);
 }
 
 static int load_inputs(cli_state *cli, const mha_settings *settings, attention *job) {

@@ -50,8 +50,8 @@ static double mask_value(const ref_mask *mask, row_index row, size_t j) {
   return mask->values[at];
 }
 
-/* A sum that passes the largest number of the arithmetic is minus infinity there, and blocks; in float64 it would not.
- */
+/* A sum that passes the largest number of the arithmetic is minus infinity there, and blocks; in float64 it would
+ * not. */
 static int sum_is_minus_infinity(const ref_attention *p, double score, row_index row, size_t j) {
   double wide = score;
   float narrow = (float)score;
@@ -144,8 +144,8 @@ static void sum_exponentials(const ref_attention *p, score_row *row) {
   row->sum_error = error / row->sum + ref_gamma((double)row->live, p->arithmetic.unit) * (1 + error / row->sum);
 }
 
-/* p[j] = e[j] / sum; with the quotient at 2.5 ulp, or a reciprocal (2.5 ulp) and a product: 6u. It may be flushed to 0.
- */
+/* p[j] = e[j] / sum; with the quotient at 2.5 ulp, or a reciprocal (2.5 ulp) and a product: 6u. It may be flushed to
+ * 0. */
 static void softmax_row(const ref_attention *p, const score_row *row, double *weight, double *bound) {
   const double quotient = 6 * p->arithmetic.unit;
   for (size_t j = 0; j < row->count; j++) {

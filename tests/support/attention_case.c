@@ -158,3 +158,13 @@ int attention_case_expect(clattn_context *context, const attention_case *descrip
   results_release(&results);
   return good;
 }
+
+clattn_status attention_case_plan(clattn_context *context, const attention_case *description, clattn_plan *plan) {
+  run_state s;
+  state_build(&s, context, description);
+  const clattn_options options = call_options(&s.call);
+  const clattn_status status = clattn_sdpa_plan(context, &s.device_query.view, &s.device_key.view, &s.device_value.view,
+                                                call_output(&s.call), &options, plan);
+  state_release(&s);
+  return status;
+}

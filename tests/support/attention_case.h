@@ -28,6 +28,9 @@ int attention_case_check(clattn_context *context, const attention_case *descript
 int attention_case_expect(clattn_context *context, const attention_case *description, const double *output,
                           const double *weights, double bound, test_line *line);
 
+/* What the library would do with the case; its status, unless that is SUCCESS, is what a run would give too. */
+clattn_status attention_case_plan(clattn_context *context, const attention_case *description, clattn_plan *plan);
+
 #define EXPECT_CASE(context, ...)                                                                                      \
   do {                                                                                                                 \
     test_line line_ = {{0}};                                                                                           \

@@ -14,7 +14,8 @@ double type_round(clattn_type type, double value) {
 static void store_element(clattn_type type, double value, unsigned char *to) {
   const float f4 = (float)value;
   const int32_t i4 = type == CLATTN_INT32 ? (int32_t)value : 0;
-  const int64_t i8 = type == CLATTN_INT64 ? (int64_t)value : 0;
+  /* INT64_MAX is no double: what rounds up to 2^63 is meant to be it. */
+  const int64_t i8 = type != CLATTN_INT64 ? 0 : value >= 0x1p63 ? INT64_MAX : (int64_t)value;
   if (type == CLATTN_FLOAT32) memcpy(to, &f4, sizeof f4);
   if (type == CLATTN_FLOAT64) memcpy(to, &value, sizeof value);
   if (type == CLATTN_BOOL8) *to = (unsigned char)value;

@@ -239,3 +239,21 @@ int layer_case_expect(clattn_context *context, const layer_case *description, co
   results_release(&results);
   return good;
 }
+
+clattn_status layer_case_plan(clattn_context *context, const layer_case *description, clattn_plan *plan) {
+  run_state s;
+  state_build(&s, context, description);
+  const clattn_options options = call_options(&s.call);
+  const clattn_status status = clattn_mha_plan(s.mha, view_of(&s.device_query), view_of(&s.device_key),
+                                               view_of(&s.device_value), call_output(&s.call), &options, plan);
+  state_release(&s);
+  return status;
+}
+
+ref_layer_result layer_case_reference(clattn_context *context, const layer_case *description) {
+  run_state s;
+  state_build(&s, context, description);
+  const ref_layer_result result = state_reference(&s);
+  state_release(&s);
+  return result;
+}

@@ -35,6 +35,12 @@ int layer_case_check(clattn_context *context, const layer_case *description, tes
 int layer_case_expect(clattn_context *context, const layer_case *description, const double *output, double bound,
                       test_line *line);
 
+/* What the library would do with the case; its status, unless that is SUCCESS, is what a run would give too. */
+clattn_status layer_case_plan(clattn_context *context, const layer_case *description, clattn_plan *plan);
+
+/* What the reference says of the case, with the bounds of its arithmetic. */
+ref_layer_result layer_case_reference(clattn_context *context, const layer_case *description);
+
 #define EXPECT_LAYER(context, ...)                                                                                     \
   do {                                                                                                                 \
     test_line line_ = {{0}};                                                                                           \

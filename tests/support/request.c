@@ -14,8 +14,7 @@ void results_release(test_results *results) {
   *results = (test_results){0};
 }
 
-/* --------------------------------------------------------------------------------------------------------------- masks
- */
+/* ---------------------------------------------------------------------------------------------------------- masks */
 
 static double draw_mask_value(const test_mask *mask, test_rng *rng) {
   const int blocks = rng_uniform(rng) < mask->share;
@@ -57,8 +56,7 @@ static void build_mask(test_call *call, int m, test_rng *rng) {
   memcpy(call->ref_masks[m].shape, full.extent, sizeof full.extent);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- call
- */
+/* ----------------------------------------------------------------------------------------------------------- call */
 
 static void build_results(test_call *call, clattn_type type, const test_shape *output_shape) {
   const test_request *request = call->request;
@@ -151,8 +149,7 @@ double call_input_error(const test_call *call, clattn_type type) {
   return type == CLATTN_FLOAT64 && call->arithmetic == CLATTN_FLOAT32 ? ldexp(1, -24) : 0;
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- run
- */
+/* ------------------------------------------------------------------------------------------------------------ run */
 
 /* Reads one result, and compares its bits with those of the run before, which are in *bits from the second run on. */
 static int take_result(test_guarded *guarded, const char *what, double **values, size_t *count, void **bits,
