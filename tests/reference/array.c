@@ -35,11 +35,40 @@ void ref_array_release(ref_array *array) {
   *array = (ref_array){0};
 }
 
-void ref_array_round(ref_array *array, double unit, double tiny) {
+/* To `digits` bits; the last bit counts 2^lowest at least, which makes subnormals. */
+static double round_to(double value, int digits, int lowest, double largest) {
+  int exponent = 0;
+  if (!isfinite(value) || value == 0) return value;
+  (void)frexp(value, &exponent);
+  const int last = exponent - digits > lowest ? exponent - digits : lowest;
+  const double rounded = ldexp(nearbyint(ldexp(value, -last)), last); /* the default rounding is to nearest even */
+  return fabs(rounded) > largest ? copysign(HUGE_VAL, value) : rounded;
+}
+
+double ref_round(clattn_type type, double value) {
+  switch (type) {
+  case CLATTN_FLOAT32:
+    return (double)(float)value;
+  case CLATTN_FLOAT16:
+    return round_to(value, 11, -24, 65504);
+  case CLATTN_BFLOAT16:
+    return round_to(value, 8, -133, 0x1.FEp127);
+  default:
+    return value;
+  }
+}
+
+/* Rounding is monotonous: what lies between two numbers lies between them rounded. OpenCL 1.2, section 6.1.1.1, forbids
+ * to flush subnormals of half. */
+void ref_array_store(ref_array *array, clattn_type type) {
+  const double tiny = type == CLATTN_FLOAT32 ? FLT_MIN : 0;
   for (size_t i = 0; i < array->count; i++) {
-    double want = array->value[i];
-    if (!isfinite(want) || (want == 0 && array->bound[i] == 0)) continue; /* these are stored as they are */
-    array->bound[i] += unit * (fabs(want) + array->bound[i]) + tiny;
+    const double want = array->value[i], error = array->bound[i];
+    if (!isfinite(want) || (want == 0 && error == 0)) continue; /* these are stored as they are */
+    const double stored = ref_round(type, want), above = ref_round(type, want + error),
+                 below = ref_round(type, want - error);
+    array->value[i] = stored;
+    array->bound[i] = above == below ? tiny : fmax(above - stored, stored - below) + tiny;
   }
 }
 

@@ -56,7 +56,33 @@ static ref_array project_and_split(const ref_layer *l, const ref_array *x, clatt
   return split;
 }
 
+/* The extra keys or values [G,X,width]: the bias, if there is one, then the zero. */
+static ref_array extra_rows(const ref_layer *l, const ref_array *bias, size_t extra, size_t width) {
+  ref_array rows = ref_array_create(l->kv_heads * extra * width);
+  for (size_t g = 0; g < l->kv_heads && bias->count; g++)
+    for (size_t d = 0; d < width; d++) {
+      rows.value[g * extra * width + d] = bias->value[g * width + d];
+      rows.bound[g * extra * width + d] = bias->bound[g * width + d];
+    }
+  return rows;
+}
+
+/* Rows past the query length are 0; dropout falls on the others. */
+static void finish_output(const ref_layer *l, ref_array *output) {
+  for (size_t b = 0; b < l->batch; b++)
+    for (size_t t = 0; t < l->q_len; t++) {
+      const int counts = !l->rules.q_lengths || (int64_t)t < l->rules.q_lengths[b];
+      for (size_t d = 0; d < l->out_dim; d++) {
+        const size_t at = (b * l->q_len + t) * l->out_dim + d;
+        if (!counts) output->value[at] = output->bound[at] = 0;
+        ref_drop(&l->rules.output_dropout, &l->arithmetic, (uint32_t)b + (UINT32_C(1) << 31), t, d, &output->value[at],
+                 &output->bound[at]);
+      }
+    }
+}
+
 ref_layer_result ref_layer_run(const ref_layer *l) {
+  const size_t extra = (size_t)(l->parameter[CLATTN_BIAS_K].count > 0) + (size_t)(l->zero_key != 0);
   ref_attention attention = {.batch = l->batch,
                              .heads = l->heads,
                              .kv_heads = l->kv_heads,
@@ -64,6 +90,9 @@ ref_layer_result ref_layer_run(const ref_layer *l) {
                              .kv_len = l->kv_len,
                              .head_dim = l->head_dim,
                              .value_head_dim = l->value_head_dim,
+                             .extra_keys = extra,
+                             .extra_key = extra_rows(l, &l->parameter[CLATTN_BIAS_K], extra, l->head_dim),
+                             .extra_value = extra_rows(l, &l->parameter[CLATTN_BIAS_V], extra, l->value_head_dim),
                              .scale = l->scale,
                              .rules = l->rules,
                              .arithmetic = l->arithmetic};
@@ -77,7 +106,10 @@ ref_layer_result ref_layer_run(const ref_layer *l) {
   ref_array merged = ref_merge_heads(&result.attention.output, l->batch, l->heads, l->q_len, l->value_head_dim);
   result.output = ref_project(&merged, &l->parameter[CLATTN_WO], &l->parameter[CLATTN_BO], l->batch * l->q_len,
                               l->heads * l->value_head_dim, l->out_dim, l->arithmetic.unit);
+  finish_output(l, &result.output);
   ref_array_release(&merged);
+  ref_array_release(&attention.extra_key);
+  ref_array_release(&attention.extra_value);
   ref_array_release(&attention.query);
   ref_array_release(&attention.key);
   ref_array_release(&attention.value);

@@ -10,8 +10,8 @@
  * stands for the sum of both: |got - want| <= error of got + error of want gamma(n)   n*u / (1 - n*u): relative error
  * of n successive roundings (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., 2002, lemma 3.1). A sum
  * of n products of any order errs by at most gamma(n) * sum |a_i| |b_i| ulp        at most 2u relative. OpenCL 1.2,
- * section 7.4, allows exp, exp2, log and log2 3 ulp, division 2.5 ulp tiny       the smallest normal number: devices
- * may flush what is smaller to 0
+ * section 7.4, allows exp, exp2, log and log2 3 ulp, division 2.5 ulp, tanh 5 ulp tiny       the smallest normal
+ * number: devices may flush what is smaller to 0
  *
  * A score that is blocked has probability exactly 0, with a bound of exactly 0. */
 #ifndef CLATTN_TESTS_REFERENCE_H
@@ -48,26 +48,38 @@ typedef struct ref_mask {
   const double *values;
 } ref_mask;
 
-/* Which scores take part. */
+/* Probability 0: none. */
+typedef struct ref_dropout {
+  double probability;
+  uint64_t seed;
+  uint32_t call;
+} ref_dropout;
+
+/* What happens to the scores, which of them take part, and what is dropped. */
 typedef struct ref_rules {
+  double soft_cap;            /* 0: none */
+  const double *alibi_slopes; /* [B,H], or NULL */
   const ref_mask *masks;
   size_t mask_count;
   clattn_causal causal;
   int64_t causal_offset, window_left, window_right; /* windows below 0: none */
-  const int64_t *kv_lengths;                        /* [B], or NULL */
+  const int64_t *kv_lengths, *q_lengths;            /* [B], or NULL */
+  ref_dropout dropout, output_dropout;
 } ref_rules;
 
 typedef struct ref_attention {
   size_t batch, heads, kv_heads, q_len, kv_len, head_dim, value_head_dim;
-  ref_array query, key, value; /* [B,H,T,D], [B,G,S,D], [B,G,S,Dv] with the errors they come with */
-  double scale;                /* CLATTN_SCALE_AUTO: 1/sqrt(D) */
+  ref_array query, key, value;      /* [B,H,T,D], [B,G,S,D], [B,G,S,Dv] with the errors they come with */
+  size_t extra_keys;                /* X: keys behind the S that no rule but a query length speaks of */
+  ref_array extra_key, extra_value; /* [G,X,D], [G,X,Dv] */
+  double scale;                     /* CLATTN_SCALE_AUTO: 1/sqrt(D) */
   ref_rules rules;
   ref_arithmetic arithmetic;
 } ref_attention;
 
 typedef struct ref_attention_result {
-  ref_array weights;      /* [B,H,T,S] */
-  ref_array mean_weights; /* [B,T,S] */
+  ref_array weights;      /* [B,H,T,S+X], after dropout */
+  ref_array mean_weights; /* [B,T,S+X] */
   ref_array output;       /* [B,H,T,Dv] */
   ref_array log_sum_exp;  /* [B,H,T] */
 } ref_attention_result;
@@ -76,7 +88,8 @@ typedef struct ref_layer {
   size_t batch, q_len, kv_len, heads, kv_heads, head_dim, value_head_dim;
   size_t embed_dim, kdim, vdim, out_dim;
   ref_array query, key, value;                 /* [B,T,E], [B,S,Ek], [B,S,Ev] */
-  ref_array parameter[CLATTN_PARAMETER_COUNT]; /* as in clattn_parameters_create; count 0 where there is no bias */
+  ref_array parameter[CLATTN_PARAMETER_COUNT]; /* as in clattn_parameters_create; count 0 where there is none */
+  int zero_key;
   double scale;
   ref_rules rules;
   ref_arithmetic arithmetic;
@@ -93,11 +106,23 @@ ref_array ref_array_create(size_t count);
  * reading. */
 ref_array ref_array_from(const double *values, size_t count, double relative);
 void ref_array_release(ref_array *array);
-/* Adds what storing in a type of unit roundoff `unit` may change. */
-void ref_array_round(ref_array *array, double unit, double tiny);
+/* What the numbers are once they are stored in `type`, rounded to nearest even; floats smaller than FLT_MIN may be
+ * flushed. */
+void ref_array_store(ref_array *array, clattn_type type);
+/* The number of a type that is nearest to `value`, ties to even; infinity where it is too large. */
+double ref_round(clattn_type type, double value);
 
 ref_attention_result ref_attention_run(const ref_attention *problem);
 void ref_attention_result_release(ref_attention_result *result);
+
+/* Four words of Philox4x32-10 for a counter and a key. */
+void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t words[4]);
+/* 1 if the number in `row` and `column` of a stream is dropped. Streams: b*H + h for probabilities, b + 2^31 for a
+ * layer's output. */
+int ref_is_dropped(const ref_dropout *dropout, uint32_t stream, size_t row, size_t column);
+/* A number after dropout, with its bound. */
+void ref_drop(const ref_dropout *dropout, const ref_arithmetic *arithmetic, uint32_t stream, size_t row, size_t column,
+              double *value, double *bound);
 
 ref_layer_result ref_layer_run(const ref_layer *layer);
 void ref_layer_result_release(ref_layer_result *result);
