@@ -8,8 +8,10 @@
 
 typedef struct attention_case {
   size_t batch, heads, q_len, kv_len, head_dim, value_head_dim; /* 0 counts as 1 unless `empty` is set */
+  size_t kv_heads;                                              /* 0: heads */
   int empty;
-  clattn_type type; /* of Q, K, V and the output; 0: FLOAT32 */
+  clattn_type type;                              /* of Q, K, V and the output; 0: FLOAT32 */
+  clattn_type key_type, value_type, output_type; /* 0: as `type` */
   uint64_t seed;
   double spread;                     /* standard deviation of drawn inputs; 0: 1 */
   const double *query, *key, *value; /* row-major inputs instead of drawn ones */
@@ -17,7 +19,8 @@ typedef struct attention_case {
   test_request request;
 } attention_case;
 
-/* Runs the case. Keys and values past kv_lengths are NaN. 1 and the results, or 0 and a line. */
+/* Runs the case. Keys and values past kv_lengths and queries past q_lengths are NaN. 1 and the results, or 0 and a
+ * line. */
 int attention_case_run(clattn_context *context, const attention_case *description, test_results *results,
                        test_line *line);
 

@@ -13,6 +13,7 @@ typedef struct test_layout {
   const char *order;           /* dimensions from slowest to fastest: "0213" is [B,T,H,D] memory; NULL: as they are */
   size_t pad[CLATTN_MAX_RANK]; /* elements added to the stride of each dimension */
   size_t offset;               /* elements before the view, besides the guard */
+  unsigned repeat;             /* bit d: stride 0 in dimension d, only for inputs (see layout_repeat) */
 } test_layout;
 
 typedef struct test_guarded {
@@ -38,9 +39,15 @@ void guarded_read(const test_guarded *guarded, double *values, void *bits);
 /* 1 if no byte outside the view has changed; with `whole`, no byte at all. */
 int guarded_check(const test_guarded *guarded, const char *what, int whole, test_line *line);
 
+/* Gives every index of a repeated dimension the values of the first: row-major values that the layout can hold. */
+void layout_repeat(const test_layout *layout, const test_shape *shape, double *values);
+
 test_shape guarded_shape(const test_guarded *guarded);
 
 /* The nearest number that the type has: what guarded_create stores. */
 double type_round(clattn_type type, double value);
+/* Bytes of one element; and a number as one element in memory. */
+size_t type_bytes(clattn_type type);
+void type_store(clattn_type type, double value, unsigned char *to);
 
 #endif

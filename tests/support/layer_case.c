@@ -29,11 +29,20 @@ static void fill_defaults(layer_case *c) {
   if (!f->vdim) f->vdim = f->embed_dim;
   if (!f->out_dim) f->out_dim = f->embed_dim;
   if (!c->type) c->type = CLATTN_FLOAT32;
+  if (!c->key_type || c->inputs == TEST_SELF) c->key_type = c->type;
+  if (!c->value_type || c->inputs != TEST_APART) c->value_type = c->key_type;
+  if (!c->output_type) c->output_type = c->type;
   if (!c->parameter_type) c->parameter_type = c->type;
 }
 
 static clattn_type arithmetic(const layer_case *c) {
-  return c->compute ? c->compute : c->parameter_type;
+  if (c->compute) return c->compute;
+  return c->parameter_type == CLATTN_FLOAT64 ? CLATTN_FLOAT64 : CLATTN_FLOAT32;
+}
+
+/* Keys and values behind the S. */
+static size_t extra_keys(const layer_case *c) {
+  return (size_t)(c->config.bias_kv != 0) + (size_t)(c->request.zero_key != 0);
 }
 
 static double *draw(clattn_type type, const double *given, size_t count, double spread, test_rng *rng) {
@@ -52,6 +61,8 @@ static void draw_parameters(run_state *s, test_rng *rng) {
     s->parameter_size[CLATTN_WQ + p] = rows[p] * columns[p];
     s->parameter_size[CLATTN_BQ + p] = s->c.no_bias ? 0 : rows[p];
   }
+  s->parameter_size[CLATTN_BIAS_K] = f->bias_kv ? rows[CLATTN_WK] : 0;
+  s->parameter_size[CLATTN_BIAS_V] = f->bias_kv ? rows[CLATTN_WV] : 0;
   for (int p = 0; p < CLATTN_PARAMETER_COUNT; p++) {
     const double spread = p < CLATTN_BQ ? 1 / sqrt((double)columns[p]) : 0.5;
     if (s->parameter_size[p])
@@ -69,10 +80,10 @@ static void create_layer(run_state *s, clattn_context *context) {
   void *arrays[CLATTN_PARAMETER_COUNT] = {NULL};
   for (int p = 0; p < CLATTN_PARAMETER_COUNT; p++) {
     if (!s->parameter_size[p]) continue;
-    float *narrow = test_alloc(s->parameter_size[p], sizeof(double));
-    for (size_t i = 0; i < s->parameter_size[p]; i++) narrow[i] = (float)s->parameter[p][i];
-    if (s->c.parameter_type == CLATTN_FLOAT64) memcpy(narrow, s->parameter[p], s->parameter_size[p] * sizeof(double));
-    arrays[p] = narrow;
+    const size_t element = type_bytes(s->c.parameter_type);
+    unsigned char *array = arrays[p] = test_alloc(s->parameter_size[p], element);
+    for (size_t i = 0; i < s->parameter_size[p]; i++)
+      type_store(s->c.parameter_type, s->parameter[p][i], array + i * element);
   }
   char message[512];
   clattn_parameters *parameters = NULL;
@@ -84,11 +95,17 @@ static void create_layer(run_state *s, clattn_context *context) {
   for (int p = 0; p < CLATTN_PARAMETER_COUNT; p++) free(arrays[p]);
 }
 
-static test_guarded create_input(const run_state *s, clattn_context *context, const double *values, size_t len,
-                                 size_t width, test_layout layout) {
+static test_guarded create_input(const run_state *s, clattn_context *context, clattn_type type, const double *values,
+                                 size_t len, size_t width, test_layout layout) {
   const test_shape shape = {3, {s->c.batch, len, width}};
   if (s->c.sequence_first) layout.order = "102";
-  return guarded_create(context, s->c.type, &shape, &layout, values);
+  return guarded_create(context, type, &shape, &layout, values);
+}
+
+/* Rows [B,len,width] past an entry's length: NaN there must not show. */
+static void poison(const int64_t *lengths, size_t batch, size_t len, size_t width, double *values) {
+  for (size_t r = 0; lengths && r < batch * len; r++)
+    for (size_t e = 0; e < width && (int64_t)(r % len) >= lengths[r / len]; e++) values[r * width + e] = (double)NAN;
 }
 
 /* Parameters and inputs in host memory. */
@@ -102,14 +119,13 @@ static void state_prepare(run_state *s, const layer_case *description, test_rng 
   draw_parameters(s, rng);
   s->query = draw(c->type, c->query, c->batch * c->q_len * f->embed_dim, spread, rng);
   const double *key = c->inputs == TEST_SELF ? s->query : c->key;
-  s->key = draw(c->type, key, c->batch * c->kv_len * f->kdim, spread, rng);
+  s->key = draw(c->key_type, key, c->batch * c->kv_len * f->kdim, spread, rng);
   const double *value = c->inputs == TEST_APART ? c->value : s->key;
-  s->value = draw(c->type, value, c->batch * c->kv_len * f->vdim, spread, rng);
-  for (size_t r = 0; r < c->batch * c->kv_len && c->request.kv_lengths && c->inputs != TEST_SELF; r++) {
-    if ((int64_t)(r % c->kv_len) < c->request.kv_lengths[r / c->kv_len]) continue;
-    for (size_t e = 0; e < f->kdim; e++) s->key[r * f->kdim + e] = (double)NAN;
-    for (size_t e = 0; e < f->vdim; e++) s->value[r * f->vdim + e] = (double)NAN;
-  }
+  s->value = draw(c->value_type, value, c->batch * c->kv_len * f->vdim, spread, rng);
+  if (c->inputs == TEST_SELF) return;
+  poison(c->request.q_lengths, c->batch, c->q_len, f->embed_dim, s->query);
+  poison(c->request.kv_lengths, c->batch, c->kv_len, f->kdim, s->key);
+  poison(c->request.kv_lengths, c->batch, c->kv_len, f->vdim, s->value);
 }
 
 static void state_build(run_state *s, clattn_context *context, const layer_case *description) {
@@ -118,14 +134,15 @@ static void state_build(run_state *s, clattn_context *context, const layer_case 
   layer_case *c = &s->c;
   if (c->sequence_first) c->request.output_layout.order = "102";
   const clattn_mha_config *f = &c->config;
-  s->device_query = create_input(s, context, s->query, c->q_len, f->embed_dim, c->query_layout);
-  if (c->inputs != TEST_SELF) s->device_key = create_input(s, context, s->key, c->kv_len, f->kdim, c->key_layout);
+  s->device_query = create_input(s, context, c->type, s->query, c->q_len, f->embed_dim, c->query_layout);
+  if (c->inputs != TEST_SELF)
+    s->device_key = create_input(s, context, c->key_type, s->key, c->kv_len, f->kdim, c->key_layout);
   if (c->inputs == TEST_APART)
-    s->device_value = create_input(s, context, s->value, c->kv_len, f->vdim, c->value_layout);
+    s->device_value = create_input(s, context, c->value_type, s->value, c->kv_len, f->vdim, c->value_layout);
   create_layer(s, context);
-  const size_t extent[4] = {c->batch, f->heads, c->q_len, c->kv_len};
+  const size_t extent[5] = {c->batch, f->heads, c->q_len, c->kv_len, c->kv_len + extra_keys(c)};
   const test_shape output = {3, {c->batch, c->q_len, f->out_dim}};
-  call_build(&s->call, context, &c->request, extent, arithmetic(c), c->type, &output, &rng);
+  call_build(&s->call, context, &c->request, extent, arithmetic(c), c->output_type, &output, &rng);
 }
 
 static void state_release(run_state *s) {
@@ -150,7 +167,15 @@ static clattn_status enqueue(const void *user, const clattn_tensor *output, cons
                             output, options);
 }
 
+static clattn_status state_plan(const run_state *s, clattn_plan *plan) {
+  const clattn_options options = call_options(&s->call);
+  return clattn_mha_plan(s->mha, view_of(&s->device_query), view_of(&s->device_key), view_of(&s->device_value),
+                         call_output(&s->call), &options, plan);
+}
+
 static int state_run(run_state *s, test_results *results, test_line *line) {
+  clattn_plan plan;
+  if (s->c.request.lends && state_plan(s, &plan) == CLATTN_SUCCESS) call_lend(&s->call, &plan);
   return call_run(&s->call, enqueue, s, results, line) && guarded_check(&s->device_query, "query", 1, line) &&
          (!s->device_key.view.buffer || guarded_check(&s->device_key, "key", 1, line)) &&
          (!s->device_value.view.buffer || guarded_check(&s->device_value, "value", 1, line));
@@ -174,6 +199,7 @@ static ref_layer_result state_reference(const run_state *s) {
                      .query = ref_array_from(s->query, c->batch * c->q_len * f->embed_dim, input_error),
                      .key = ref_array_from(s->key, c->batch * c->kv_len * f->kdim, input_error),
                      .value = ref_array_from(s->value, c->batch * c->kv_len * f->vdim, input_error),
+                     .zero_key = c->request.zero_key,
                      .scale = call_scale(&s->call),
                      .rules = call_reference_rules(&s->call),
                      .arithmetic = call_arithmetic(&s->call)};
@@ -194,10 +220,11 @@ static int explain(const layer_case *c, test_line *line) {
   char request[384];
   request_text(&c->request, request, sizeof request);
   return test_fail(line,
-                   "layer B=%zu T=%zu S=%zu E=%zu Ek=%zu Ev=%zu H=%zu D=%zu Dv=%zu Eo=%zu bias=%d %s parameters=%s "
-                   "inputs=%d seed=%llu %s: %.400s",
-                   c->batch, c->q_len, c->kv_len, f->embed_dim, f->kdim, f->vdim, f->heads, f->head_dim,
-                   f->value_head_dim, f->out_dim, !c->no_bias, clattn_type_name(c->type),
+                   "layer B=%zu T=%zu S=%zu E=%zu Ek=%zu Ev=%zu H=%zu G=%zu D=%zu Dv=%zu Eo=%zu bias=%d bias_kv=%d "
+                   "%s,%s,%s,%s parameters=%s inputs=%d seed=%llu %s: %.400s",
+                   c->batch, c->q_len, c->kv_len, f->embed_dim, f->kdim, f->vdim, f->heads, f->kv_heads, f->head_dim,
+                   f->value_head_dim, f->out_dim, !c->no_bias, f->bias_kv, clattn_type_name(c->type),
+                   clattn_type_name(c->key_type), clattn_type_name(c->value_type), clattn_type_name(c->output_type),
                    clattn_type_name(c->parameter_type), (int)c->inputs, (unsigned long long)c->seed, request,
                    wrong.text);
 }
@@ -243,9 +270,7 @@ int layer_case_expect(clattn_context *context, const layer_case *description, co
 clattn_status layer_case_plan(clattn_context *context, const layer_case *description, clattn_plan *plan) {
   run_state s;
   state_build(&s, context, description);
-  const clattn_options options = call_options(&s.call);
-  const clattn_status status = clattn_mha_plan(s.mha, view_of(&s.device_query), view_of(&s.device_key),
-                                               view_of(&s.device_value), call_output(&s.call), &options, plan);
+  const clattn_status status = state_plan(&s, plan);
   state_release(&s);
   return status;
 }

@@ -15,6 +15,7 @@ typedef struct layer_case {
   enum { TEST_APART, TEST_SELF, TEST_KEY_IS_VALUE } inputs; /* key and value given, both NULL, or value NULL */
   int sequence_first;                                       /* all inputs and the output are [T,B,E] data */
   clattn_type type;                                         /* of inputs and output; 0: FLOAT32 */
+  clattn_type key_type, value_type, output_type;            /* 0: as `type` */
   clattn_type parameter_type;                               /* 0: as `type` */
   clattn_type compute;                                      /* of the layer, as in clattn_mha_create */
   uint64_t seed;
@@ -25,7 +26,8 @@ typedef struct layer_case {
   test_request request;
 } layer_case;
 
-/* Runs the case. 1 and the results, or 0 and a line. Unless key and query are one, keys past kv_lengths are NaN. */
+/* Runs the case. 1 and the results, or 0 and a line. Unless key and query are one, keys past kv_lengths and queries
+ * past q_lengths are NaN. */
 int layer_case_run(clattn_context *context, const layer_case *description, test_results *results, test_line *line);
 
 /* Runs it and compares it with the reference: 1, or 0 and a line with the case and the first number that is wrong. */

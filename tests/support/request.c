@@ -2,7 +2,6 @@
 #include "request.h"
 
 #include <criterion/criterion.h>
-#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +61,7 @@ static void build_results(test_call *call, clattn_type type, const test_shape *o
   const test_request *request = call->request;
   const size_t *e = call->extent;
   const test_shape rows = {3, {e[0], e[1], e[2]}};
-  const test_shape mean = {3, {e[0], e[2], e[3]}}, per_head = {4, {e[0], e[1], e[2], e[3]}};
+  const test_shape mean = {3, {e[0], e[2], e[4]}}, per_head = {4, {e[0], e[1], e[2], e[4]}};
   if (!request->no_output)
     call->output = guarded_create(call->context, type, output_shape, &request->output_layout, NULL);
   if (request->weights != TEST_NO_WEIGHTS)
@@ -72,22 +71,58 @@ static void build_results(test_call *call, clattn_type type, const test_shape *o
     call->log_sum_exp = guarded_create(call->context, call->arithmetic, &rows, &request->log_sum_exp_layout, NULL);
 }
 
-void call_build(test_call *call, clattn_context *context, const test_request *request, const size_t extent[4],
+/* A lengths array that does not lie densely. */
+static test_guarded create_lengths(const test_call *call, const int64_t *lengths) {
+  const clattn_type type = call->request->lengths_type ? call->request->lengths_type : CLATTN_INT32;
+  const test_shape shape = {1, {call->extent[0]}};
+  const test_layout odd = {.pad = {2}, .offset = 1};
+  double *values = test_alloc(call->extent[0], sizeof *values);
+  for (size_t b = 0; b < call->extent[0]; b++) values[b] = (double)lengths[b];
+  const test_guarded guarded = guarded_create(call->context, type, &shape, &odd, values);
+  free(values);
+  return guarded;
+}
+
+/* Slopes of both signs, for the device as the request has them, for the reference [B,H]. */
+static void build_slopes(test_call *call, test_rng *rng) {
+  const test_request *request = call->request;
+  const size_t B = call->extent[0], H = call->extent[1];
+  const int per_entry = request->slopes == TEST_SLOPES_PER_ENTRY;
+  const clattn_type type = request->slopes_type ? request->slopes_type : CLATTN_FLOAT32;
+  const test_layout odd = {.pad = {1, 2}, .offset = 3};
+  const test_shape per_head_shape = {1, {H}}, per_entry_shape = {2, {B, H}};
+  double *values = call->slope_values = test_alloc(B * H + H, sizeof *values);
+  for (size_t i = 0; i < (per_entry ? B * H : H); i++)
+    values[i] = type_round(type, request->slope_values ? request->slope_values[i] : 0.25 * rng_normal(rng));
+  call->slopes = guarded_create(call->context, type, per_entry ? &per_entry_shape : &per_head_shape, &odd, values);
+  for (size_t i = H; i < B * H && !per_entry; i++) values[i] = values[i % H];
+}
+
+void call_build(test_call *call, clattn_context *context, const test_request *request, const size_t extent[5],
                 clattn_type arithmetic, clattn_type type, const test_shape *output_shape, test_rng *rng) {
   *call = (test_call){.context = context, .request = request, .arithmetic = arithmetic};
   memcpy(call->extent, extent, sizeof call->extent);
   while (call->mask_count < TEST_MAX_MASKS && request->masks[call->mask_count].kind != 0)
     build_mask(call, call->mask_count++, rng);
   build_results(call, type, output_shape);
-  if (request->kv_lengths) {
-    const test_shape shape = {1, {extent[0]}};
-    double *lengths = test_alloc(extent[0], sizeof *lengths);
-    for (size_t b = 0; b < extent[0]; b++) lengths[b] = (double)request->kv_lengths[b];
-    const test_layout odd = {.pad = {2}, .offset = 1};
-    call->lengths =
-        guarded_create(context, request->lengths_type ? request->lengths_type : CLATTN_INT32, &shape, &odd, lengths);
-    free(lengths);
-  }
+  if (request->kv_lengths) call->lengths = create_lengths(call, request->kv_lengths);
+  if (request->q_lengths) call->q_lengths = create_lengths(call, request->q_lengths);
+  if (request->slopes != TEST_NO_SLOPES) build_slopes(call, rng);
+}
+
+void call_lend(test_call *call, const clattn_plan *plan) {
+  cl_uint bits = 0;
+  const cl_int error =
+      clGetDeviceInfo(clattn_context_device(call->context), CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL);
+  cr_assert_eq(error, CL_SUCCESS, "clGetDeviceInfo: %d", error);
+  if (plan->scratch_bytes == 0) return;
+  const size_t alignment = bits > 8 ? bits / 8 : 1;
+  const test_shape shape = {1, {(size_t)plan->scratch_bytes}};
+  test_layout layout = {0};
+  test_guarded probe = guarded_create(call->context, CLATTN_BOOL8, &shape, &layout, NULL);
+  layout.offset = (alignment - probe.view.offset % alignment) % alignment;
+  guarded_release(&probe);
+  call->scratch = guarded_create(call->context, CLATTN_BOOL8, &shape, &layout, NULL);
 }
 
 void call_release(test_call *call) {
@@ -95,7 +130,11 @@ void call_release(test_call *call) {
     free(call->mask_values[m]);
     guarded_release(&call->mask_buffers[m]);
   }
+  free(call->slope_values);
+  guarded_release(&call->slopes);
   guarded_release(&call->lengths);
+  guarded_release(&call->q_lengths);
+  guarded_release(&call->scratch);
   guarded_release(&call->output);
   guarded_release(&call->weights);
   guarded_release(&call->log_sum_exp);
@@ -114,11 +153,25 @@ clattn_options call_options(const test_call *call) {
     options.window_left = request->window.left;
     options.window_right = request->window.right;
   }
+  options.soft_cap = request->soft_cap;
+  options.alibi_slopes = call->slopes.view.buffer ? &call->slopes.view : NULL;
   options.kv_lengths = request->kv_lengths ? &call->lengths.view : NULL;
+  options.q_lengths = request->q_lengths ? &call->q_lengths.view : NULL;
+  options.add_zero_key = request->zero_key;
+  options.dropout = request->dropout;
+  options.output_dropout = request->output_dropout;
+  options.dropout_seed = request->dropout_seed;
+  options.dropout_call = request->dropout_call;
+  options.inference = request->inference;
   options.weights = call->weights.view.buffer ? &call->weights.view : NULL;
   options.log_sum_exp = call->log_sum_exp.view.buffer ? &call->log_sum_exp.view : NULL;
   options.compute = request->compute;
   options.scratch_limit = request->scratch_limit;
+  if (call->scratch.view.buffer) {
+    options.scratch = call->scratch.view.buffer;
+    options.scratch_offset = call->scratch.view.offset;
+    options.scratch_bytes = call->scratch.view.shape[0];
+  }
   return options;
 }
 
@@ -132,13 +185,21 @@ double call_scale(const test_call *call) {
 
 ref_rules call_reference_rules(const test_call *call) {
   const test_request *request = call->request;
-  return (ref_rules){.masks = call->ref_masks,
+  const ref_dropout none = {0};
+  const ref_dropout dropout = {request->dropout, request->dropout_seed, request->dropout_call};
+  const ref_dropout output_dropout = {request->output_dropout, request->dropout_seed, request->dropout_call};
+  return (ref_rules){.soft_cap = request->soft_cap,
+                     .alibi_slopes = call->slope_values,
+                     .masks = call->ref_masks,
                      .mask_count = (size_t)call->mask_count,
                      .causal = request->causal,
                      .causal_offset = request->causal_offset,
                      .window_left = request->window.set ? request->window.left : -1,
                      .window_right = request->window.set ? request->window.right : -1,
-                     .kv_lengths = request->kv_lengths};
+                     .kv_lengths = request->kv_lengths,
+                     .q_lengths = request->q_lengths,
+                     .dropout = request->inference ? none : dropout,
+                     .output_dropout = request->inference ? none : output_dropout};
 }
 
 ref_arithmetic call_arithmetic(const test_call *call) {
@@ -156,7 +217,7 @@ static int take_result(test_guarded *guarded, const char *what, double **values,
                        test_line *line) {
   if (!guarded->view.buffer) return 1;
   const test_shape shape = guarded_shape(guarded);
-  const size_t bytes = test_shape_count(&shape) * (guarded->view.type == CLATTN_FLOAT64 ? 8 : 4);
+  const size_t bytes = test_shape_count(&shape) * type_bytes(guarded->view.type);
   void *now = test_alloc(bytes, 1);
   *count = test_shape_count(&shape);
   if (!*values) *values = test_alloc(*count, sizeof **values);
@@ -171,7 +232,10 @@ static int take_result(test_guarded *guarded, const char *what, double **values,
 static int inputs_unchanged(const test_call *call, test_line *line) {
   for (int m = 0; m < call->mask_count; m++)
     if (!guarded_check(&call->mask_buffers[m], "mask", 1, line)) return 0;
-  return !call->lengths.view.buffer || guarded_check(&call->lengths, "kv_lengths", 1, line);
+  return (!call->lengths.view.buffer || guarded_check(&call->lengths, "kv_lengths", 1, line)) &&
+         (!call->q_lengths.view.buffer || guarded_check(&call->q_lengths, "q_lengths", 1, line)) &&
+         (!call->slopes.view.buffer || guarded_check(&call->slopes, "alibi_slopes", 1, line)) &&
+         (!call->scratch.view.buffer || guarded_check(&call->scratch, "scratch", 0, line));
 }
 
 int call_run(test_call *call, test_enqueue enqueue, const void *user, test_results *results, test_line *line) {
@@ -204,8 +268,7 @@ int call_compare(const test_call *call, const test_results *results, const ref_a
                  ref_array *output, test_line *line) {
   int good = 1;
   if (results->output) {
-    if (call->output.view.type == CLATTN_FLOAT32 && call->arithmetic == CLATTN_FLOAT64)
-      ref_array_round(output, ldexp(1, -24), FLT_MIN);
+    if (call->output.view.type != call->arithmetic) ref_array_store(output, call->output.view.type);
     const test_shape shape = guarded_shape(&call->output);
     good = compare_arrays("output", results->output, &shape, output, &shape, line);
   }
@@ -234,6 +297,15 @@ void request_text(const test_request *request, char *text, size_t size) {
                      (long long)request->window.right);
   if (request->kv_lengths)
     used += snprintf(text + used, size - (size_t)used, " lengths=%lld,..", (long long)request->kv_lengths[0]);
+  if (request->q_lengths)
+    used += snprintf(text + used, size - (size_t)used, " q_lengths=%lld,..", (long long)request->q_lengths[0]);
+  if (request->soft_cap > 0) used += snprintf(text + used, size - (size_t)used, " cap=%g", request->soft_cap);
+  if (request->slopes) used += snprintf(text + used, size - (size_t)used, " slopes=%d", (int)request->slopes);
+  if (request->zero_key) used += snprintf(text + used, size - (size_t)used, " zero_key");
+  if (request->dropout > 0 || request->output_dropout > 0)
+    used += snprintf(text + used, size - (size_t)used, " dropout=%g,%g%s", request->dropout, request->output_dropout,
+                     request->inference ? " inference" : "");
+  if (request->lends) used += snprintf(text + used, size - (size_t)used, " lends");
   if (request->scratch_limit)
     used += snprintf(text + used, size - (size_t)used, " scratch=%llu", (unsigned long long)request->scratch_limit);
   for (int m = 0; m < TEST_MAX_MASKS && request->masks[m].kind != 0; m++) {

@@ -21,6 +21,8 @@ typedef struct test_mask {
   test_layout layout;   /* not with TEST_STRIDE_0 */
 } test_mask;
 
+typedef enum test_slopes { TEST_NO_SLOPES, TEST_SLOPES_PER_HEAD, TEST_SLOPES_PER_ENTRY } test_slopes;
+
 typedef enum test_weights { TEST_NO_WEIGHTS, TEST_PER_HEAD, TEST_MEAN } test_weights;
 
 typedef struct test_request {
@@ -35,14 +37,24 @@ typedef struct test_request {
     int set;
     int64_t left, right;
   } window;
-  const int64_t *kv_lengths; /* [B] */
-  clattn_type lengths_type;  /* 0: INT32 */
+  const int64_t *kv_lengths, *q_lengths; /* [B], or NULL */
+  clattn_type lengths_type;              /* of both; 0: INT32 */
+  double soft_cap;                       /* 0: none */
+  test_slopes slopes;
+  const double *slope_values; /* [H] or [B,H], instead of drawn ones */
+  clattn_type slopes_type;    /* 0: FLOAT32 */
+  int zero_key;
+  double dropout, output_dropout;
+  uint64_t dropout_seed;
+  uint32_t dropout_call;
+  int inference;
 
   test_weights weights;
   int log_sum_exp, no_output;
   test_layout output_layout, weights_layout, log_sum_exp_layout;
   clattn_type compute;
   uint64_t scratch_limit;
+  int lends; /* 1: the scratch memory is ours, as much as the plan of the call says */
 } test_request;
 
 /* What came back, row-major; NULL where it was not asked for. */
@@ -57,21 +69,25 @@ void results_release(test_results *results);
 typedef struct test_call {
   clattn_context *context;
   const test_request *request;
-  size_t extent[4]; /* B, H, T, S */
+  size_t extent[5]; /* B, H, T, S, and the columns of the weights: S and the extra keys */
   clattn_type arithmetic;
   int mask_count;
   clattn_mask masks[TEST_MAX_MASKS];
   ref_mask ref_masks[TEST_MAX_MASKS];
   double *mask_values[TEST_MAX_MASKS];
   test_guarded mask_buffers[TEST_MAX_MASKS];
-  test_guarded lengths, output, weights, log_sum_exp; /* buffer NULL where not asked for */
+  double *slope_values;                                                           /* [B,H] */
+  test_guarded lengths, q_lengths, slopes, output, weights, log_sum_exp, scratch; /* buffer NULL where not asked for */
 } test_call;
 
 /* arithmetic: FLOAT32 or FLOAT64, the type of the results beyond the output
  * type: of the inputs and the output; output_shape: [B,H,T,Dv] or [B,T,Eo] */
-void call_build(test_call *call, clattn_context *context, const test_request *request, const size_t extent[4],
+void call_build(test_call *call, clattn_context *context, const test_request *request, const size_t extent[5],
                 clattn_type arithmetic, clattn_type type, const test_shape *output_shape, test_rng *rng);
 void call_release(test_call *call);
+
+/* Lends the call as much scratch memory as the plan says, between guards. */
+void call_lend(test_call *call, const clattn_plan *plan);
 
 /* The options of the library's call; they point into `call`. */
 clattn_options call_options(const test_call *call);
