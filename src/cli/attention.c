@@ -63,6 +63,18 @@ static bool is_measured(const attention_settings *settings) {
   return settings->json || settings->repeat.given;
 }
 
+static int check_fp64(cli_state *cli, const attention *job) {
+  const clattn_device_info *device = clattn_context_device_info(job->context);
+  const cli_array *query = &job->inputs[INPUT_QUERY];
+  if (job->compute != CLATTN_FLOAT64 || device->fp64) return CLI_DONE;
+  if (job->settings->compute == CLATTN_FLOAT64) {
+    return cli_fail(cli, CLI_WRONG, "--compute fp64: the device %s has no fp64", device->name);
+  }
+  return cli_fail(cli, CLI_WRONG,
+                  "--%s: %s holds float64, and the device %s has no fp64; --compute fp32 rounds the inputs to float32",
+                  query->option, query->path, device->name);
+}
+
 int cli_attention_open(cli_state *cli, attention *job) {
   char message[sizeof cli->failure.text];
   clattn_context_options options;
@@ -70,7 +82,7 @@ int cli_attention_open(cli_state *cli, attention *job) {
   options.device = job->settings->device != NULL ? job->settings->device : cli->device;
   options.profiling = is_measured(job->settings);
   clattn_status status = clattn_context_create(&options, &job->context, message, sizeof message);
-  return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
+  return status == CLATTN_SUCCESS ? check_fp64(cli, job) : cli_fail_library(cli, status, message);
 }
 
 static int upload_inputs(cli_state *cli, attention *job) {
