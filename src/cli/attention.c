@@ -4,7 +4,7 @@
 #include "report.h"
 #include "results.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 /* ------------------------------------------------------------------------------------------------------------- input
  */
@@ -168,6 +168,14 @@ static clattn_tensor call_view(const attention *job, clattn_tensor tensor) {
   return job->sequence_first ? clattn_tensor_transposed(tensor, 0, 1) : tensor;
 }
 
+static const char *device_reason(const cli_state *cli, const attention_settings *settings) {
+  const char *selector = settings->device != NULL ? settings->device : cli->device;
+  const char *variable = getenv("CLATTN_DEVICE");
+  if (selector != NULL && selector[0] != '\0') return "named by --device";
+  if (variable != NULL && variable[0] != '\0') return "named by CLATTN_DEVICE";
+  return "none is named: the first GPU, else accelerator, else CPU";
+}
+
 static int run_call_of(cli_state *cli, attention *job) {
   const attention_settings *settings = job->settings;
   clattn_tensor views[3];
@@ -180,7 +188,8 @@ static int run_call_of(cli_state *cli, attention *job) {
                          .key = job->inputs[INPUT_KEY].path != NULL ? &views[INPUT_KEY] : NULL,
                          .value = job->inputs[INPUT_VALUE].path != NULL ? &views[INPUT_VALUE] : NULL,
                          .output = settings->out != NULL ? &output : NULL,
-                         .options = &job->options};
+                         .options = &job->options,
+                         .device_reason = device_reason(cli, settings)};
   return cli_run(cli, &call, settings->explain, is_measured(settings), settings->repeat.value, &job->report);
 }
 
@@ -188,9 +197,10 @@ static int run_call_of(cli_state *cli, attention *job) {
  */
 
 static int print_report(cli_state *cli, const void *user) {
-  static const char *const names[] = {"B", "H", "T", "S"};
+  static const char *const names[] = {"B", "H", "T", "S", "D", "Dv"};
   const attention *job = user;
-  const size_t extents[] = {job->scores.batch, job->scores.heads, job->scores.q_len, job->scores.kv_len};
+  const size_t extents[] = {job->scores.batch,  job->scores.heads, job->scores.q_len,
+                            job->scores.kv_len, job->head_dim,     job->value_head_dim};
   const run_facts facts = {.command = cli->command,
                            .device = clattn_context_device_info(job->context),
                            .compute = job->compute,

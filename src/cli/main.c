@@ -62,7 +62,8 @@ static int fail_unknown_command(cli_state *cli, const char *name) {
   for (int i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i].name;
   const char *nearest = cli_nearest_name(name, names, COMMAND_COUNT);
   if (nearest != NULL) return cli_fail(cli, CLI_WRONG, "%s: no such command; did you mean '%s'?", name, nearest);
-  return cli_fail(cli, CLI_WRONG, "%s: no such command; there are devices, sdpa, mha and init", name);
+  return cli_fail(cli, CLI_WRONG, "%s: no such command; there are devices, sdpa, mha and init, see clattn --help",
+                  name);
 }
 
 static int run_command(cli_state *cli, int argc, char **argv) {

@@ -48,7 +48,7 @@ def test_json(folder, command, repeat, has_event_times):
     for ours, theirs in {"device": "name", "driver": "driver", "platform": "platform", "index": "index"}.items():
         assert report[ours] == row[theirs]
     assert report["path"] == "gemm" and report["compute"] == "fp32" and report["repeat"] == repeat
-    assert report["shape"] == {"B": B, "H": H, "T": T, "S": S}
+    assert report["shape"] == {"B": B, "H": H, "T": T, "S": S, "D": D, "Dv": D}
     assert is_summary(report["wall_ms"]) and report["wall_ms"]["min"] > 0
     if has_event_times or report["device_ms"] is not None:
         assert is_summary(report["device_ms"]) and report["device_ms"]["min"] > 0
@@ -89,6 +89,8 @@ def test_repeat_prints_times(folder, command, has_event_times):
 def test_explain(folder, command):
     result = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", cwd=folder)
     assert result.stdout == ""
+    row = next(row for row in json.loads(succeed("devices", "--json").stdout)["devices"] if row["selected"])
+    assert result.stderr.startswith(f"device: {row['index']} {row['name']} on {row['platform']}, driver {row['driver']} (")
     for word in ["path: gemm", "softmax: ", "memory: ", "bytes"] + (["projections: CLBlast"] if command == "mha" else []):
         assert word in result.stderr, result.stderr
     both = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", "--json", cwd=folder)
