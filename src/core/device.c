@@ -88,7 +88,7 @@ void device_info_read(cl_platform_id platform, cl_device_id device, clattn_devic
     size_t size;
   } values[] = {{CL_DEVICE_TYPE, &info->type, sizeof info->type},
                 {CL_DEVICE_MAX_COMPUTE_UNITS, &info->compute_units, sizeof info->compute_units},
-                {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width},
+                {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width},
                 {CL_DEVICE_GLOBAL_MEM_SIZE, &info->global_bytes, sizeof info->global_bytes},
                 {CL_DEVICE_MAX_MEM_ALLOC_SIZE, &info->max_alloc_bytes, sizeof info->max_alloc_bytes},
                 {CL_DEVICE_LOCAL_MEM_SIZE, &info->local_bytes, sizeof info->local_bytes},
