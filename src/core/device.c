@@ -71,7 +71,8 @@ static void read_features(cl_device_id device, clattn_device_info *info) {
 
 int device_is_vector_cpu(const clattn_device_info *info) {
   /* Not the type alone: a software rasterizer calls itself a CPU with vectors of one float, and gets the kernels for
-   * work-groups; nor the width alone: some GPUs prefer vectors of four and need work-groups all the same. */
+   * work-groups; nor the width alone: some GPUs have vectors of four and need work-groups all the same. The native
+   * width: some compilers for CPUs prefer scalar code and make vectors of it themselves. */
   return (info->type & CL_DEVICE_TYPE_CPU) != 0 && (info->type & CL_DEVICE_TYPE_GPU) == 0 && info->vector_width >= 4;
 }
 

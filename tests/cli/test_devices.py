@@ -58,7 +58,7 @@ def test_same_properties_as_clinfo(rows, clinfo):
         assert types[row["type"]] in device["CL_DEVICE_TYPE"]
         for ours, theirs in {"compute_units": "MAX_COMPUTE_UNITS", "global_bytes": "GLOBAL_MEM_SIZE",
                              "max_alloc_bytes": "MAX_MEM_ALLOC_SIZE", "local_bytes": "LOCAL_MEM_SIZE",
-                             "max_work_group": "MAX_WORK_GROUP_SIZE", "vector_width": "PREFERRED_VECTOR_WIDTH_FLOAT"}.items():
+                             "max_work_group": "MAX_WORK_GROUP_SIZE", "vector_width": "NATIVE_VECTOR_WIDTH_FLOAT"}.items():
             assert row[ours] == int(device["CL_DEVICE_" + theirs]), ours
         for ours, theirs in {"vendor": "CL_DEVICE_VENDOR", "version": "CL_DEVICE_VERSION",
                              "driver": "CL_DRIVER_VERSION"}.items():
