@@ -93,7 +93,7 @@ static int run(cli_state *cli, int argc, char **argv) {
     printf("clattn %s\n", clattn_version());
     return cli_flush_stdout(cli);
   }
-  if (command_at >= argc) {
+  if (command_at >= argc || argv[command_at][0] == '\0') {
     return cli_fail(cli, CLI_WRONG,
                     "no command is given; usage: clattn [--device SEL] COMMAND [options], with COMMAND devices, sdpa, "
                     "mha or init; clattn --help says more");
