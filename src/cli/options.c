@@ -216,7 +216,7 @@ int cli_options_parse(cli_state *cli, const option_table *tables, size_t table_c
                       int *stop) {
   size_t row_count = 0;
   for (size_t t = 0; t < table_count; t++) row_count += tables[t].count;
-  bool *seen = calloc(row_count, sizeof *seen);
+  bool *seen = calloc(row_count + 1, sizeof *seen);
   if (seen == NULL) return cli_fail_memory(cli, "the command's arguments");
   int status = CLI_DONE, i = 1;
   *help = false;
