@@ -118,7 +118,7 @@ typedef struct clattn_device_info {
   char kind[16];         /* which kernels it gets: "cpu" (explicit vectors, no barriers) or "gpu" (work-groups) */
   cl_device_type type;   /* bits of CL_DEVICE_TYPE */
   cl_uint compute_units;
-  cl_uint vector_width;  /* preferred vector width for float */
+  cl_uint vector_width;  /* native vector width for float */
   cl_ulong global_bytes, max_alloc_bytes, local_bytes;
   size_t max_work_group;
   int fp64, fp16, sub_groups; /* 1: the device says that it has it */

@@ -4,7 +4,7 @@
 #include "report.h"
 #include "results.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 /* ------------------------------------------------------------------------------------------------------------- input
  */
@@ -63,6 +63,18 @@ static bool is_measured(const attention_settings *settings) {
   return settings->json || settings->repeat.given;
 }
 
+static int check_fp64(cli_state *cli, const attention *job) {
+  const clattn_device_info *device = clattn_context_device_info(job->context);
+  const cli_array *query = &job->inputs[INPUT_QUERY];
+  if (job->compute != CLATTN_FLOAT64 || device->fp64) return CLI_DONE;
+  if (job->settings->compute == CLATTN_FLOAT64) {
+    return cli_fail(cli, CLI_WRONG, "--compute fp64: the device %s has no fp64", device->name);
+  }
+  return cli_fail(cli, CLI_WRONG,
+                  "--%s: %s holds float64, and the device %s has no fp64; --compute fp32 rounds the inputs to float32",
+                  query->option, query->path, device->name);
+}
+
 int cli_attention_open(cli_state *cli, attention *job) {
   char message[sizeof cli->failure.text];
   clattn_context_options options;
@@ -70,7 +82,7 @@ int cli_attention_open(cli_state *cli, attention *job) {
   options.device = job->settings->device != NULL ? job->settings->device : cli->device;
   options.profiling = is_measured(job->settings);
   clattn_status status = clattn_context_create(&options, &job->context, message, sizeof message);
-  return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, message);
+  return status == CLATTN_SUCCESS ? check_fp64(cli, job) : cli_fail_library(cli, status, message);
 }
 
 static int upload_inputs(cli_state *cli, attention *job) {
@@ -156,6 +168,14 @@ static clattn_tensor call_view(const attention *job, clattn_tensor tensor) {
   return job->sequence_first ? clattn_tensor_transposed(tensor, 0, 1) : tensor;
 }
 
+static const char *device_reason(const cli_state *cli, const attention_settings *settings) {
+  const char *selector = settings->device != NULL ? settings->device : cli->device;
+  const char *variable = getenv("CLATTN_DEVICE");
+  if (selector != NULL && selector[0] != '\0') return "named by --device";
+  if (variable != NULL && variable[0] != '\0') return "named by CLATTN_DEVICE";
+  return "none is named: the first GPU, else accelerator, else CPU";
+}
+
 static int run_call_of(cli_state *cli, attention *job) {
   const attention_settings *settings = job->settings;
   clattn_tensor views[3];
@@ -168,7 +188,8 @@ static int run_call_of(cli_state *cli, attention *job) {
                          .key = job->inputs[INPUT_KEY].path != NULL ? &views[INPUT_KEY] : NULL,
                          .value = job->inputs[INPUT_VALUE].path != NULL ? &views[INPUT_VALUE] : NULL,
                          .output = settings->out != NULL ? &output : NULL,
-                         .options = &job->options};
+                         .options = &job->options,
+                         .device_reason = device_reason(cli, settings)};
   return cli_run(cli, &call, settings->explain, is_measured(settings), settings->repeat.value, &job->report);
 }
 
@@ -176,9 +197,10 @@ static int run_call_of(cli_state *cli, attention *job) {
  */
 
 static int print_report(cli_state *cli, const void *user) {
-  static const char *const names[] = {"B", "H", "T", "S"};
+  static const char *const names[] = {"B", "H", "T", "S", "D", "Dv"};
   const attention *job = user;
-  const size_t extents[] = {job->scores.batch, job->scores.heads, job->scores.q_len, job->scores.kv_len};
+  const size_t extents[] = {job->scores.batch,  job->scores.heads, job->scores.q_len,
+                            job->scores.kv_len, job->head_dim,     job->value_head_dim};
   const run_facts facts = {.command = cli->command,
                            .device = clattn_context_device_info(job->context),
                            .compute = job->compute,

@@ -13,6 +13,7 @@
 typedef struct attention {
   const attention_settings *settings;
   score_shape scores;
+  size_t head_dim, value_head_dim;
   npy_type file_type;  /* of the inputs, and so of the output */
   clattn_type compute; /* of everything on the device */
 

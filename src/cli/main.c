@@ -62,7 +62,8 @@ static int fail_unknown_command(cli_state *cli, const char *name) {
   for (int i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i].name;
   const char *nearest = cli_nearest_name(name, names, COMMAND_COUNT);
   if (nearest != NULL) return cli_fail(cli, CLI_WRONG, "%s: no such command; did you mean '%s'?", name, nearest);
-  return cli_fail(cli, CLI_WRONG, "%s: no such command; there are devices, sdpa, mha and init", name);
+  return cli_fail(cli, CLI_WRONG, "%s: no such command; there are devices, sdpa, mha and init, see clattn --help",
+                  name);
 }
 
 static int run_command(cli_state *cli, int argc, char **argv) {
@@ -92,7 +93,7 @@ static int run(cli_state *cli, int argc, char **argv) {
     printf("clattn %s\n", clattn_version());
     return cli_flush_stdout(cli);
   }
-  if (command_at >= argc) {
+  if (command_at >= argc || argv[command_at][0] == '\0') {
     return cli_fail(cli, CLI_WRONG,
                     "no command is given; usage: clattn [--device SEL] COMMAND [options], with COMMAND devices, sdpa, "
                     "mha or init; clattn --help says more");

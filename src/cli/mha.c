@@ -169,6 +169,8 @@ static int check_shapes(cli_state *cli, const mha_settings *settings, const clat
                               .heads = config->heads,
                               .q_len = query->npy.shape[length],
                               .kv_len = key->npy.shape[length]};
+  job->head_dim = config->head_dim;
+  job->value_head_dim = config->value_head_dim;
   size_t key_shape[3] = {job->scores.batch, job->scores.kv_len, config->kdim};
   size_t value_shape[3] = {job->scores.batch, job->scores.kv_len, config->vdim};
   if (settings->sequence_first) {

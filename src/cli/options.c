@@ -35,11 +35,12 @@ static found_option find_option(const option_table *tables, size_t table_count, 
 }
 
 static int fail_unknown(cli_state *cli, const option_table *tables, size_t table_count, const char *argument) {
-  const char *names[OPTION_MAX_ROWS];
+  enum { MOST_NAMES = 128 };
+  const char *names[MOST_NAMES];
   size_t count = 0;
   for (size_t t = 0; t < table_count; t++) {
     for (size_t r = 0; r < tables[t].count; r++) {
-      if (is_option(&tables[t].rows[r]) && count < OPTION_MAX_ROWS) names[count++] = tables[t].rows[r].name;
+      if (is_option(&tables[t].rows[r]) && count < MOST_NAMES) names[count++] = tables[t].rows[r].name;
     }
   }
   char name[64];
@@ -191,38 +192,46 @@ static int take_value(cli_state *cli, const option_table *tables, size_t table_c
   return CLI_DONE;
 }
 
+/* Takes the option at argv[*i]; *seen is whether it was there before, and is set. */
+static int take_option(cli_state *cli, const option_table *tables, size_t table_count, int argc, char **argv, int *i,
+                       bool *seen, bool *help) {
+  const char *argument = argv[*i], *value = NULL;
+  found_option option = {NULL, NULL, 0};
+  if (strncmp(argument, "--", 2) == 0) {
+    option = find_option(tables, table_count, argument + 2, strcspn(argument + 2, "="));
+  }
+  if (option.row == NULL) return fail_unknown(cli, tables, table_count, argument);
+  int status = take_value(cli, tables, table_count, option.row, argc, argv, i, &value);
+  if (status != CLI_DONE) return status;
+  *help = option.row->kind == OPTION_HELP;
+  if (*help) return CLI_DONE;
+  if (seen[option.index] && option.row->kind != OPTION_PATHS) {
+    return cli_fail(cli, CLI_WRONG, "--%s is given twice", option.row->name);
+  }
+  seen[option.index] = true;
+  return set_value(cli, &option, value);
+}
+
 int cli_options_parse(cli_state *cli, const option_table *tables, size_t table_count, int argc, char **argv, bool *help,
                       int *stop) {
-  bool seen[OPTION_MAX_ROWS] = {false};
+  size_t row_count = 0;
+  for (size_t t = 0; t < table_count; t++) row_count += tables[t].count;
+  bool *seen = calloc(row_count + 1, sizeof *seen);
+  if (seen == NULL) return cli_fail_memory(cli, "the command's arguments");
+  int status = CLI_DONE, i = 1;
   *help = false;
-  int i = 1;
-  for (; i < argc; i++) {
-    const char *argument = argv[i];
-    if (argument[0] != '-') {
-      if (stop != NULL) break;
-      return cli_fail(cli, CLI_WRONG, "unexpected argument '%s': every value has an option before it", argument);
-    }
-    found_option option = {NULL, NULL, 0};
-    if (strncmp(argument, "--", 2) == 0) {
-      option = find_option(tables, table_count, argument + 2, strcspn(argument + 2, "="));
-    }
-    if (option.row == NULL) return fail_unknown(cli, tables, table_count, argument);
-    const char *value = NULL;
-    int status = take_value(cli, tables, table_count, option.row, argc, argv, &i, &value);
-    if (status != CLI_DONE) return status;
-    if (option.row->kind == OPTION_HELP) {
-      *help = true;
+  for (; i < argc && status == CLI_DONE && !*help; i++) {
+    if (argv[i][0] == '-') {
+      status = take_option(cli, tables, table_count, argc, argv, &i, seen, help);
+    } else if (stop != NULL) {
       break;
+    } else {
+      status = cli_fail(cli, CLI_WRONG, "unexpected argument '%s': every value has an option before it", argv[i]);
     }
-    if (seen[option.index] && option.row->kind != OPTION_PATHS) {
-      return cli_fail(cli, CLI_WRONG, "--%s is given twice", option.row->name);
-    }
-    seen[option.index] = true;
-    status = set_value(cli, &option, value);
-    if (status != CLI_DONE) return status;
   }
   if (stop != NULL) *stop = i;
-  return CLI_DONE;
+  free(seen);
+  return status;
 }
 
 void cli_option_list_free(option_list *list) {

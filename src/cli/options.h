@@ -77,8 +77,6 @@ typedef struct option_table {
   void *target; /* the settings that the rows' offsets count from */
 } option_table;
 
-enum { OPTION_MAX_ROWS = 96 };
-
 /* Parses argv[1] to argv[argc - 1]: `--name value` or `--name=value`, whole names only, each once unless its kind
  * allows more. The targets have been filled with defaults.
  *

@@ -70,7 +70,7 @@ static bool elapsed(cl_event before, cl_event after, double *ms) {
   if (before == NULL || after == NULL) return false;
   if (clGetEventProfilingInfo(before, CL_PROFILING_COMMAND_END, sizeof begin, &begin, NULL) != CL_SUCCESS) return false;
   if (clGetEventProfilingInfo(after, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL) != CL_SUCCESS) return false;
-  if (begin == 0 || end < begin) return false;
+  if (begin == 0 || end <= begin) return false; /* some drivers answer with times that stand still */
   *ms = (double)(end - begin) * 1e-6;
   return true;
 }
@@ -137,16 +137,20 @@ static int run_again(cli_state *cli, const run_call *call, int64_t repeat, run_r
   return status;
 }
 
+static void print_plan(const run_call *call, const char *text) {
+  const clattn_device_info *device = clattn_context_device_info(call->context);
+  size_t length = strlen(text);
+  bool ended = length == 0 || text[length - 1] == '\n';
+  fprintf(stderr, "device: %u:%u %s on %s, driver %s (%s)\n%s%s", device->platform_index, device->device_index,
+          device->name, device->platform_name, device->driver, call->device_reason, text, ended ? "" : "\n");
+}
+
 int cli_run(cli_state *cli, const run_call *call, bool explain, bool measured, int64_t repeat, run_report *report) {
   double begin = now_ms();
   clattn_status planned = make_plan(call, &report->plan);
   if (planned != CLATTN_SUCCESS) return cli_fail_library(cli, planned, clattn_context_message(call->context));
   double plan_ms = now_ms() - begin;
-  if (explain) {
-    size_t length = strlen(report->plan.text);
-    bool ended = length > 0 && report->plan.text[length - 1] == '\n';
-    fprintf(stderr, "%s%s", report->plan.text, ended ? "" : "\n");
-  }
+  if (explain) print_plan(call, report->plan.text);
   double wall_ms = 0, device_ms = 0;
   report->device_known = measured;
   int status = run_once(cli, call, &wall_ms, &device_ms, &report->device_known);

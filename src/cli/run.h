@@ -14,7 +14,8 @@ typedef struct run_call {
   clattn_context *context;
   clattn_mha *mha; /* NULL: clattn_sdpa */
   const clattn_tensor *query, *key, *value, *output;
-  clattn_options *options; /* the event is set and taken by the run */
+  clattn_options *options;   /* the event is set and taken by the run */
+  const char *device_reason; /* why it runs on the context's device */
 } run_call;
 
 /* Milliseconds. */
@@ -31,7 +32,7 @@ typedef struct run_report {
 
 /* Plans and runs the call once, then `repeat` times more, which the summaries speak of (without any, of the first run).
  *
- * explain     the plan's text is printed on stderr before the first run
+ * explain     device and plan are printed on stderr before the first run
  * measured    the context records event times, which are wanted
  * The call's work has ended when it returns. */
 int cli_run(cli_state *cli, const run_call *call, bool explain, bool measured, int64_t repeat, run_report *report);

@@ -71,6 +71,8 @@ static int check_shapes(cli_state *cli, attention *job) {
   int status = cli_array_expect_shape(cli, k, 4, k_shape, layouts[INPUT_KEY]);
   if (status == CLI_DONE) status = cli_array_expect_shape(cli, v, 4, v_shape, layouts[INPUT_VALUE]);
   job->scores = (score_shape){.batch = shape[0], .heads = heads, .q_len = shape[2], .kv_len = k->npy.shape[2]};
+  job->head_dim = shape[3];
+  job->value_head_dim = v->npy.shape[3];
   return status;
 }
 

@@ -71,7 +71,8 @@ static void read_features(cl_device_id device, clattn_device_info *info) {
 
 int device_is_vector_cpu(const clattn_device_info *info) {
   /* Not the type alone: a software rasterizer calls itself a CPU with vectors of one float, and gets the kernels for
-   * work-groups; nor the width alone: some GPUs prefer vectors of four and need work-groups all the same. */
+   * work-groups; nor the width alone: some GPUs have vectors of four and need work-groups all the same. The native
+   * width: some compilers for CPUs prefer scalar code and make vectors of it themselves. */
   return (info->type & CL_DEVICE_TYPE_CPU) != 0 && (info->type & CL_DEVICE_TYPE_GPU) == 0 && info->vector_width >= 4;
 }
 
@@ -88,7 +89,7 @@ void device_info_read(cl_platform_id platform, cl_device_id device, clattn_devic
     size_t size;
   } values[] = {{CL_DEVICE_TYPE, &info->type, sizeof info->type},
                 {CL_DEVICE_MAX_COMPUTE_UNITS, &info->compute_units, sizeof info->compute_units},
-                {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width},
+                {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width},
                 {CL_DEVICE_GLOBAL_MEM_SIZE, &info->global_bytes, sizeof info->global_bytes},
                 {CL_DEVICE_MAX_MEM_ALLOC_SIZE, &info->max_alloc_bytes, sizeof info->max_alloc_bytes},
                 {CL_DEVICE_LOCAL_MEM_SIZE, &info->local_bytes, sizeof info->local_bytes},

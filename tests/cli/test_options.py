@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and what they refuse: one line, status 2, nothing changed."""
+import json
+
 import numpy as np
 import pytest
 
@@ -223,6 +225,23 @@ def test_device_selection(folder, tmp_path):
                                      (["--device", "no such"], {"CLATTN_DEVICE": marked[1]}, "no such")]:
         for command in [SDPA, MHA, ["devices"]]:
             refuse(2, folder, *arguments, *command, env=env, says=[selector, marked[1], marked[2]])
+
+
+def test_a_device_without_fp64(folder, tmp_path):
+    """Mesa's llvmpipe is one; rounding to float32 is offered, and done when asked for."""
+    env = {"RUSTICL_ENABLE": "llvmpipe", "CLATTN_DEVICE": "llvmpipe"}
+    listed = run("devices", "--json", env=env)
+    if listed.returncode != 0:
+        pytest.skip("Mesa's rusticl is not installed")
+    device = next(row for row in json.loads(listed.stdout)["devices"] if row["selected"])
+    assert not device["fp64"]
+    for name in "qkv":
+        np.save(tmp_path / f"{name}.npy", np.load(folder / f"{name}.npy").astype(np.float64))
+    refuse(2, tmp_path, *SDPA, env=env, says=["--q", "q.npy", "float64", "no fp64", "--compute fp32", device["name"]])
+    refuse(2, folder, *SDPA, "--compute", "fp64", env=env, says=["--compute fp64", "no fp64", device["name"]])
+    refuse(2, folder, *MHA, "--compute", "fp64", env=env, says=["--compute fp64", "no fp64", device["name"]])
+    succeed(*SDPA, "--compute", "fp32", cwd=tmp_path, env=env)
+    assert np.load(tmp_path / "y.npy").dtype == np.float64
 
 
 def test_no_platform(folder):

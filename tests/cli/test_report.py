@@ -24,13 +24,20 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def has_event_times():
+    """PoCL has them; drivers without are told of as such."""
+    row = next(row for row in json.loads(succeed("devices", "--json").stdout)["devices"] if row["selected"])
+    return row["platform"] == "Portable Computing Language"
+
+
 def is_summary(times):
     return set(times) == {"min", "median", "max"} and 0 <= times["min"] <= times["median"] <= times["max"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("repeat", [0, 1, 4])
-def test_json(folder, command, repeat):
+def test_json(folder, command, repeat, has_event_times):
     extra = ["--repeat", repeat] if repeat else []
     result = succeed(*COMMANDS[command], "--out", "out.npy", "--json", *extra, cwd=folder)
     assert result.stderr == "" and result.stdout.count("\n") == 1
@@ -41,11 +48,12 @@ def test_json(folder, command, repeat):
     for ours, theirs in {"device": "name", "driver": "driver", "platform": "platform", "index": "index"}.items():
         assert report[ours] == row[theirs]
     assert report["path"] == "gemm" and report["compute"] == "fp32" and report["repeat"] == repeat
-    assert report["shape"] == {"B": B, "H": H, "T": T, "S": S}
+    assert report["shape"] == {"B": B, "H": H, "T": T, "S": S, "D": D, "Dv": D}
     assert is_summary(report["wall_ms"]) and report["wall_ms"]["min"] > 0
-    assert is_summary(report["device_ms"]) and report["device_ms"]["max"] > 0  # PoCL has event times
-    # What the device does, it does between the call and its end; two clocks on a busy machine may see that differently.
-    assert report["device_ms"]["min"] <= 1.5 * report["wall_ms"]["min"] + 5
+    if has_event_times or report["device_ms"] is not None:
+        assert is_summary(report["device_ms"]) and report["device_ms"]["min"] > 0
+        # What the device does, it does between the call and its end; two clocks on a busy machine may see that differently.
+        assert report["device_ms"]["min"] <= 1.5 * report["wall_ms"]["min"] + 5
     assert report["first_ms"] > 0
     if repeat == 0:
         assert report["wall_ms"]["min"] == report["wall_ms"]["max"] <= report["first_ms"]
@@ -63,13 +71,15 @@ def test_json_with_float64(folder, has_fp64):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_repeat_prints_times(folder, command):
+def test_repeat_prints_times(folder, command, has_event_times):
     result = succeed(*COMMANDS[command], "--out", "out.npy", "--repeat", 3, cwd=folder)
     assert result.stderr == ""
     lines = result.stdout.splitlines()
     assert "3 runs after the first" in lines[0] and lines[1].split() == ["min", "ms", "median", "ms", "max", "ms"]
     for line, name in zip(lines[2:], ["wall", "device"]):
         assert line.split()[0] == name
+        if name == "device" and not has_event_times and "no event times" in line:
+            continue
         low, median, high = map(float, line.split()[1:])
         assert 0 < low <= median <= high
     assert len(lines) == 4
@@ -79,6 +89,8 @@ def test_repeat_prints_times(folder, command):
 def test_explain(folder, command):
     result = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", cwd=folder)
     assert result.stdout == ""
+    row = next(row for row in json.loads(succeed("devices", "--json").stdout)["devices"] if row["selected"])
+    assert result.stderr.startswith(f"device: {row['index']} {row['name']} on {row['platform']}, driver {row['driver']} (")
     for word in ["path: gemm", "softmax: ", "memory: ", "bytes"] + (["projections: CLBlast"] if command == "mha" else []):
         assert word in result.stderr, result.stderr
     both = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", "--json", cwd=folder)

@@ -138,6 +138,31 @@ def test_minus_infinity_blocks_and_finite_values_do_not(case, rng):
     assert not w[~allowed].any()
 
 
+def test_masks_that_overflow_when_they_are_added(case):
+    """Two times the smallest float is minus infinity in float32, which blocks, row by row and alone as in sums."""
+    a, b = np.zeros((T, S), F32), np.zeros((T, S), F32)
+    a[1, 2:], b[1, 1:4] = -3.4e38, -3.4e38  # keys 2 and 3 are gone; key 0 is alone above
+    a[2], b[2] = -3.4e38, -3.4e38  # nothing is left
+    case.give("--add-mask", a)
+    case.give("--add-mask", b)
+    case.run()
+    y, w = case.results()
+    assert not y[:, :, 2].any() and not w[:, :, 2].any()
+    np.testing.assert_array_equal(w[:, :, 1], np.broadcast_to(np.arange(S) == 0, (B, H, S)))
+    np.testing.assert_array_equal(y[:, :, 1], case.v[:, :, 0])
+
+
+def test_logits_up_to_the_limit_of_the_type(case):
+    """Scores of +-1.2e38 and equal ones: weights are 0, 1 or even, and nothing is NaN."""
+    case.q[:], case.k[:] = 0, 0
+    case.q[..., 0] = 1e19
+    case.k[..., 0] = 1.2e19 * np.array([1, -1, 1, -1, 0.5, 0, 1])
+    case.run("--scale", "1")
+    y, w = case.results()
+    np.testing.assert_allclose(w, np.broadcast_to(np.array([1, 0, 1, 0, 0, 0, 1]) / 3, w.shape), rtol=1e-6)
+    np.testing.assert_allclose(y, np.broadcast_to(case.v[:, :, [0, 2, 6]].mean(2, keepdims=True), y.shape), rtol=1e-5, atol=1e-6)
+
+
 def test_add_mask_of_another_float_type(case, rng):
     """A float64 mask beside float32 data: rounded to float32, and what overflows there is infinite."""
     mask = rng.standard_normal((T, S))
