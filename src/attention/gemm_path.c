@@ -37,7 +37,7 @@ static clattn_status find_limit(clattn_context *context, const attention_problem
 }
 
 clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule,
-                            uint64_t granule_bytes, gemm_cut *cut) {
+                            uint64_t granule_bytes, uint64_t fixed_bytes, gemm_cut *cut) {
   const uint64_t element = clattn_type_size(problem->compute);
   const uint64_t row_bytes = problem_columns(problem) * element;
   cut->units = problem->batch * problem->kv_heads;
@@ -45,16 +45,18 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
   const uint64_t unit_bytes = cut->unit_rows * row_bytes;
   const size_t granules = cut->units / granule;
   uint64_t smallest = 0, all_heads = 0;
-  if (!checked_add(granule_bytes, row_bytes, &smallest) || !checked_multiply(granules, granule_bytes, &all_heads))
+  if (!checked_add(granule_bytes, row_bytes, &smallest) || !checked_add(smallest, fixed_bytes, &smallest) ||
+      !checked_multiply(granules, granule_bytes, &all_heads))
     return REFUSE(context, CLATTN_INVALID_SHAPE, "the heads of [B,H,T,S] = [%zu,%zu,%zu,%zu] pass 64 bits",
                   problem->batch, problem->heads, problem->q_len, problem->kv_len);
   clattn_status status = find_limit(context, problem, smallest, &cut->limit);
   if (status != CLATTN_SUCCESS) return status;
 
+  const uint64_t limit = cut->limit - fixed_bytes; /* for heads and scores */
   size_t chunk = granules;
-  if (all_heads > cut->limit || cut->limit - all_heads < cut->units * unit_bytes) {
+  if (all_heads > limit || limit - all_heads < cut->units * unit_bytes) {
     /* Not all at once: half of the memory for heads, the rest for scores. */
-    if (all_heads > cut->limit / 2) chunk = (size_t)(cut->limit / 2 / granule_bytes);
+    if (all_heads > limit / 2) chunk = (size_t)(limit / 2 / granule_bytes);
     if (chunk == 0) chunk = 1;
     chunk = divide_up(granules, divide_up(granules, chunk)); /* equal chunks */
   }
@@ -62,7 +64,7 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
   uint64_t heads = chunk * granule_bytes;
   /* Pieces of lent memory begin at aligned places. */
   const uint64_t taken = heads + (problem->options.scratch != NULL ? scratch_slack(context) : 0);
-  uint64_t room = taken + row_bytes <= cut->limit ? cut->limit - taken : row_bytes;
+  uint64_t room = taken + row_bytes <= limit ? limit - taken : row_bytes;
   if (room > context->info.max_alloc_bytes) room = context->info.max_alloc_bytes;
   cut->slice_units = cut->chunk_units;
   cut->slice_rows = cut->unit_rows;

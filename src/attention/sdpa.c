@@ -152,7 +152,7 @@ static clattn_status prepare(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   choose_copies(call);
   scratch_need unit = unit_scratch(call);
-  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(context, &unit), &call->cut));
+  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(context, &unit), 0, &call->cut));
   for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = unit.bytes[slot] * call->cut.chunk_units;
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
@@ -182,7 +182,7 @@ static gemm_heads find_heads(const clattn_context *context, const sdpa_call *cal
 static clattn_status run_chunk(clattn_context *context, const sdpa_call *call, size_t first, size_t units) {
   clattn_status status = CLATTN_SUCCESS;
   const attention_problem *problem = &call->problem;
-  const bias_view none = {NULL, 0};
+  const bias_view none = {NULL, CLATTN_FLOAT32, 0, 0, 0};
   const extra_rows no_extra = {0, none}, extra = {problem->extra_keys, none};
   const dropout_view no_dropout = {0, 0, 0};
   const cl_mem *scratch = context->workspace.buffer;
