@@ -118,6 +118,7 @@ static clattn_status check(clattn_context *context, const clattn_options *option
   CHECK(read_problem(context, options, call));
   CHECK(problem_check_options(context, &call->problem));
   CHECK(check_overlaps(context, call));
+  problem_drop_empty_masks(&call->problem);
 
 cleanup:
   return status;

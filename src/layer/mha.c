@@ -76,10 +76,10 @@ clattn_status clattn_mha_create(clattn_context *context, const clattn_parameters
                                 clattn_mha **out) {
   clattn_status status = context_begin(context);
   clattn_mha *mha = NULL;
+  if (out != NULL) *out = NULL;
   if (status != CLATTN_SUCCESS) return status;
   if (out == NULL || parameters == NULL)
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is NULL", out == NULL ? "mha" : "parameters");
-  *out = NULL;
   CHECK(begin_layer(context, &parameters->config, compute != 0 ? compute : parameters->type, &mha));
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++)
     if (parameters->data[which] != NULL) CHECK(upload(mha, parameters, which));
@@ -122,10 +122,10 @@ clattn_status clattn_mha_create_from_tensors(clattn_context *context, const clat
   clattn_status status = context_begin(context);
   clattn_mha *mha = NULL;
   clattn_mha_config config;
+  if (out != NULL) *out = NULL;
   if (status != CLATTN_SUCCESS) return status;
   if (out == NULL || tensors == NULL)
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is NULL", out == NULL ? "mha" : "tensors");
-  *out = NULL;
   CHECK(config_resolve(given, &config, context_message(context)));
   CHECK(begin_layer(context, &config, compute, &mha));
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
