@@ -53,10 +53,10 @@ clattn_status clattn_mha_create(clattn_context *context, const clattn_parameters
                                 clattn_mha **out) {
   clattn_status status = context_begin(context);
   clattn_mha *mha = NULL;
+  if (out != NULL) *out = NULL;
   if (status != CLATTN_SUCCESS) return status;
   if (out == NULL || parameters == NULL)
     return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is NULL", out == NULL ? "mha" : "parameters");
-  *out = NULL;
   if (compute == 0) compute = parameters->type;
   status = tensor_check_float(context, "compute", compute);
   if (status != CLATTN_SUCCESS) return status;
