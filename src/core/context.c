@@ -62,24 +62,12 @@ static clattn_status adopt_queue(clattn_context *context, cl_command_queue queue
   context->cl = cl;
   CHECK_CL(to, clRetainCommandQueue(queue), "options->queue: clRetainCommandQueue");
   context->queue = queue;
-  device_info_read(platform, context->device, &context->info);
+  CHECK(device_info_read(platform, context->device, &context->info, to));
+  device_indices_read(platform, context->device, &context->info);
   context->info.selected = 1;
 
 cleanup:
   return status;
-}
-
-/* The indices of a device that came with the caller's queue, for messages and reports; 0:0 if it is no root device. */
-static void find_indices(clattn_context *context) {
-  device_list list = {NULL, 0};
-  message nobody = {NULL, 0};
-  if (device_list_load(&list, nobody) != CLATTN_SUCCESS) return;
-  for (size_t i = 0; i < list.count; i++) {
-    if (list.entries[i].device != context->device) continue;
-    context->info.platform_index = list.entries[i].info.platform_index;
-    context->info.device_index = list.entries[i].info.device_index;
-  }
-  device_list_free(&list);
 }
 
 static clattn_status open_device(clattn_context *context, const char *selector, int profiling, message to) {
@@ -139,7 +127,6 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
   context->log_user = given.log_user;
   if (given.queue != NULL) {
     CHECK(adopt_queue(context, given.queue, to));
-    find_indices(context);
   } else {
     CHECK(open_device(context, given.device, given.profiling, to));
   }
