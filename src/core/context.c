@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRINGIFY_(x) #x
-#define STRINGIFY(x)  STRINGIFY_(x)
-
 const char *clattn_version(void) {
   return STRINGIFY(CLATTN_VERSION_MAJOR) "." STRINGIFY(CLATTN_VERSION_MINOR) "." STRINGIFY(CLATTN_VERSION_PATCH);
 }
@@ -100,6 +97,12 @@ void clattn_context_options_init_sized(clattn_context_options *options, size_t s
   options->struct_size = struct_size;
 }
 
+static const char *who_disabled_checks(const clattn_context_options *options) {
+  const char *variable = getenv("CLATTN_SELF_CHECK");
+  if (options->no_self_check) return "no_self_check of the context's options";
+  return variable != NULL && strcmp(variable, "off") == 0 ? "CLATTN_SELF_CHECK=off" : NULL;
+}
+
 clattn_status clattn_context_create(const clattn_context_options *options, clattn_context **out, char *text,
                                     size_t text_size) {
   clattn_status status = CLATTN_SUCCESS;
@@ -140,6 +143,7 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
       "clGetDeviceInfo(CL_DEVICE_MEM_BASE_ADDR_ALIGN)");
   context->base_alignment = alignment_bits > 8 ? alignment_bits / 8 : 1;
   context->scratch_limit = given.scratch_limit;
+  context->unchecked = who_disabled_checks(&given);
 
 cleanup:
   if (status != CLATTN_SUCCESS) {
@@ -160,6 +164,7 @@ void context_release(clattn_context *context) {
   if (context->queue != NULL) (void)clFinish(context->queue);
   program_cache_clear(&context->programs);
   workspace_clear(&context->workspace);
+  trust_state_free(context->trust);
   blas_forget_programs();
   if (context->queue != NULL) (void)clReleaseCommandQueue(context->queue);
   if (context->cl != NULL) (void)clReleaseContext(context->cl);
