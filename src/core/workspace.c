@@ -58,8 +58,10 @@ uint64_t scratch_total(const clattn_context *context, const scratch_need *need) 
   return total;
 }
 
-uint64_t scratch_slack(const clattn_context *context) {
-  return SCRATCH_SLOTS * context->base_alignment;
+scratch_need scratch_times(const scratch_need *need, size_t count) {
+  scratch_need product;
+  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) product.bytes[slot] = need->bytes[slot] * count;
+  return product;
 }
 
 clattn_status workspace_check_lent(clattn_context *context, const lent_scratch *lent) {
