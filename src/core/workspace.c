@@ -127,7 +127,8 @@ clattn_status workspace_reserve(clattn_context *context, const scratch_need *nee
   if (lent->buffer != NULL) return use_lent(context, need, lent);
   for (int slot = 0; slot < SCRATCH_SLOTS; slot++) {
     if (need->bytes[slot] == 0) continue;
-    if (need->bytes[slot] > pool->pool_bytes[slot]) CHECK(grow(context, slot, need->bytes[slot]));
+    const uint64_t bytes = round_up(context, need->bytes[slot]); /* as much as in lent memory: what the plan says */
+    if (bytes > pool->pool_bytes[slot]) CHECK(grow(context, slot, bytes));
     CHECK_CL(context_message(context), clRetainMemObject(pool->pool[slot]), "clRetainMemObject");
     pool->buffer[slot] = pool->pool[slot];
   }
