@@ -155,8 +155,8 @@ static clattn_status prepare(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   choose_copies(call);
   scratch_need unit = unit_scratch(call);
-  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(context, &unit), 0, &call->cut));
-  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = unit.bytes[slot] * call->cut.chunk_units;
+  CHECK(gemm_cut_work(context, &call->problem, 1, SIZE_MAX, &unit, 0, &call->cut));
+  call->scratch = scratch_times(&unit, call->cut.chunk_units);
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
 cleanup:

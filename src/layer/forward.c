@@ -200,21 +200,22 @@ static uint64_t largest_weight_copy(const forward_call *call) {
 static clattn_status prepare(clattn_context *context, forward_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   const attention_problem *problem = &call->problem;
-  const uint64_t weight_bytes = largest_weight_copy(call);
+  const scratch_need weight = {.bytes = {[SCRATCH_WEIGHT] = largest_weight_copy(call)}};
   scratch_need entry;
   size_t entries = problem->batch;
   for (int attempt = 0; attempt < 2; attempt++) {
     find_orders(call, entries);
     entry = entry_scratch(call);
-    CHECK(gemm_cut_work(context, problem, problem->kv_heads, scratch_total(context, &entry), weight_bytes, &call->cut));
+    CHECK(gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, scratch_total(context, &weight),
+                        &call->cut));
     call->chunk_entries = call->cut.chunk_units / problem->kv_heads;
-    /* Time-major rows cannot be cut by batch entry: with less than all of them they are copied, which may cut it finer
-     * still, but never to all again. */
+    /* Which rows can stay where they are depends on how many entries go at a time. A second cut may be finer than the
+     * first, for which its orders hold as well, but it must not be coarser. */
     if (call->chunk_entries == entries) break;
     entries = call->chunk_entries;
   }
-  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = entry.bytes[slot] * call->chunk_entries;
-  call->scratch.bytes[SCRATCH_WEIGHT] = weight_bytes;
+  call->scratch = scratch_times(&entry, call->chunk_entries);
+  call->scratch.bytes[SCRATCH_WEIGHT] = weight.bytes[SCRATCH_WEIGHT];
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
 cleanup:

@@ -71,7 +71,11 @@ static const exception exceptions[] = {
     {"load an array", "close", FAULT_SURVIVED, {0}, "the file was only read"},
     {NULL, "clock_gettime", FAULT_SURVIVED, {0}, "a counter and O_EXCL make the name unique as well"},
     {NULL, "fchown", FAULT_SURVIVED, {0}, "the owner is kept where the system allows it"},
+    {NULL, "stat", FAULT_SURVIVED, {.after = "strdup"}, "whether an output is a device: lstat is asked as well"},
+    {NULL, "lstat", FAULT_SURVIVED, {.after = "fclose"}, "whether the name is still a file's: rename decides"},
+    {NULL, "lstat", FAULT_SURVIVED, {.after = "rename"}, "alike"},
     {NULL, "link", FAULT_SURVIVED, {0}, "the file is renamed instead"},
+    {"write outputs", "unlink", FAULT_PARTIAL, {0}, "a backup that cannot be removed stays"},
 };
 
 static enum whose whose(const fault_operation *operation, const fault_report *report) {
@@ -98,10 +102,20 @@ fault_outcome fault_expected_outcome(const fault_operation *operation, const fau
 /* -------------------------------------------------------------------------------------------------------------- rules
  */
 
+static int is_about_names(const char *call) {
+  static const char *const calls[] = {"open", "stat", "lstat", "fstat", "faccessat", "readlink", "rename"};
+  for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+    if (strcmp(call, calls[i]) == 0) return 1;
+  return 0;
+}
+
 clattn_status fault_expected_status(const fault_report *report, int code) {
   if (report->kinds & FAULT_MEMORY) return CLATTN_OUT_OF_HOST_MEMORY;
-  if (report->kinds & FAULT_FILE)
-    return code == ENOMEM ? CLATTN_OUT_OF_HOST_MEMORY : code == EACCES ? CLATTN_INVALID_FILE : CLATTN_FILE_ERROR;
+  if (report->kinds & FAULT_FILE) {
+    if (code == ENOMEM) return CLATTN_OUT_OF_HOST_MEMORY;
+    /* A name that may not be used is the user's mistake; a file that is open already is not. */
+    return code == EACCES && is_about_names(report->call) ? CLATTN_INVALID_FILE : CLATTN_FILE_ERROR;
+  }
   switch (code) {
   case CL_OUT_OF_RESOURCES:
   case CL_MEM_OBJECT_ALLOCATION_FAILURE:
