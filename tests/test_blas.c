@@ -47,6 +47,7 @@ static void check_case(clattn_context *context, const product_case *p) {
                   p->k,
                   p->b_transposed,
                   1.0,
+                  0.0,
                   {tensor[0].buffer, p->a.offset, p->a.ld, p->a.stride},
                   {tensor[1].buffer, p->b.offset, p->b.ld, p->b.stride},
                   {tensor[2].buffer, p->c.offset, p->c.ld, p->c.stride}};
@@ -128,10 +129,10 @@ Test(blas, indices_past_31_bits_are_refused) {
   clattn_tensor tensor;
   cr_assert_eq(clattn_tensor_create(context, CLATTN_FLOAT32, 1, &one, NULL, &tensor), CLATTN_SUCCESS);
   matrix near = {tensor.buffer, 0, 4, 16}, far = {tensor.buffer, (size_t)1 << 31, 4, 16};
-  const product bad[] = {{CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, far, near, near},
-                         {CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, near, far, near},
-                         {CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, near, near, far},
-                         {CLATTN_FLOAT32, (size_t)1 << 28, 4, 4, 4, 1, 1.0, near, near, near}};
+  const product bad[] = {{CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, 0.0, far, near, near},
+                         {CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, 0.0, near, far, near},
+                         {CLATTN_FLOAT32, 1, 4, 4, 4, 1, 1.0, 0.0, near, near, far},
+                         {CLATTN_FLOAT32, (size_t)1 << 28, 4, 4, 4, 1, 1.0, 0.0, near, near, near}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
     cr_expect_eq(blas_multiply(context, &bad[i]), CLATTN_UNSUPPORTED, "case %zu", i);
   clattn_tensor_release(&tensor);

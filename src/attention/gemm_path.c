@@ -117,36 +117,43 @@ double gemm_query_scale(const attention_problem *problem) {
 /* Scores of a slice: [rows, S] = query [rows, D] times key^T, for each unit. */
 static product score_product(const attention_problem *problem, const gemm_cut *cut, const gemm_heads *heads,
                              const score_slice *slice, size_t unit) {
-  product p = {problem->compute,
-               slice->units,
-               slice->rows,
-               problem_columns(problem),
-               problem->head_dim,
-               1,
-               1.0,
-               heads->query,
-               heads->key,
-               {slice->scores, 0, problem_columns(problem), slice->rows * problem_columns(problem)}};
-  if (fabs(problem->scale) >= 1) p.alpha = problem->scale;
+  const size_t columns = problem_columns(problem);
+  product p = {.type = problem->compute,
+               .batch = slice->units,
+               .m = slice->rows,
+               .n = columns,
+               .k = problem->head_dim,
+               .b_transposed = 1,
+               .alpha = fabs(problem->scale) >= 1 ? problem->scale : 1.0,
+               .a = heads->query,
+               .b = heads->key,
+               .c = {slice->scores, 0, columns, slice->rows * columns}};
   p.a.offset += (unit * cut->unit_rows + slice->first_row) * problem->head_dim;
   p.b.offset += unit * heads->key.stride;
   return p;
 }
 
-/* Output of a slice: [rows, Dv] = probabilities [rows, S] times value. */
+/* Keys that one product sums over. CLBlast adds in order: n terms round n times, and where all are alike every rounding
+ * goes the same way. Blocks keep that within n / KEY_BLOCK + KEY_BLOCK roundings, at the cost of a product a block. */
+#define KEY_BLOCK 2048
+
+/* Output of a slice, keys `first` to first + KEY_BLOCK: [rows, Dv] = (what the keys before gave) + probabilities times
+ * value. */
 static product output_product(const attention_problem *problem, const gemm_cut *cut, const gemm_heads *heads,
-                              const score_slice *slice, size_t unit) {
-  product p = {problem->compute,
-               slice->units,
-               slice->rows,
-               problem->value_dim,
-               problem_columns(problem),
-               0,
-               1.0,
-               {slice->scores, 0, problem_columns(problem), slice->rows * problem_columns(problem)},
-               heads->value,
-               heads->output};
-  p.b.offset += unit * heads->value.stride;
+                              const score_slice *slice, size_t unit, size_t first) {
+  const size_t columns = problem_columns(problem);
+  product p = {.type = problem->compute,
+               .batch = slice->units,
+               .m = slice->rows,
+               .n = problem->value_dim,
+               .k = smaller(columns - first, KEY_BLOCK),
+               .b_transposed = 0,
+               .alpha = 1.0,
+               .beta = first > 0 ? 1.0 : 0.0,
+               .a = {slice->scores, first, columns, slice->rows * columns},
+               .b = heads->value,
+               .c = heads->output};
+  p.b.offset += unit * heads->value.stride + first * heads->value.ld;
   p.c.offset += (unit * cut->unit_rows + slice->first_row) * problem->value_dim;
   return p;
 }
@@ -167,8 +174,10 @@ static clattn_status attend_slice(clattn_context *context, const attention_probl
   CHECK(softmax(context, problem, slice, left));
   if (options->weights != NULL && options->weights->rank == 3) CHECK(average_weights(context, problem, slice));
   if (!problem->wants_output) return CLATTN_SUCCESS;
-  product output = output_product(problem, cut, heads, slice, unit);
-  CHECK(blas_multiply(context, &output));
+  for (size_t key = 0; key < problem_columns(problem); key += KEY_BLOCK) {
+    product output = output_product(problem, cut, heads, slice, unit, key);
+    CHECK(blas_multiply(context, &output));
+  }
 
 cleanup:
   return status;
@@ -221,7 +230,7 @@ clattn_status gemm_temporary_bytes(clattn_context *context, const attention_prob
   if (problem_columns(problem) == 0) return CLATTN_SUCCESS;
   score_slice slice = {NULL, 0, cut->slice_units, 0, cut->slice_rows};
   product scores = score_product(problem, cut, heads, &slice, 0),
-          output = output_product(problem, cut, heads, &slice, 0);
+          output = output_product(problem, cut, heads, &slice, 0, 0);
   CHECK(blas_temporary_bytes(context, &scores, &one));
   *bytes = one;
   if (problem->wants_output) CHECK(blas_temporary_bytes(context, &output, &one));

@@ -95,11 +95,11 @@ static CLBlastStatusCode multiply_one(clattn_context *context, const product *wh
          c_at = c->offset + index * c->stride;
   if (what->type == CLATTN_FLOAT64)
     return CLBlastDgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, transpose_of_b(what), what->m, what->n, what->k,
-                        what->alpha, a->buffer, a_at, a->ld, b->buffer, b_at, b->ld, 0.0, c->buffer, c_at, c->ld,
+                        what->alpha, a->buffer, a_at, a->ld, b->buffer, b_at, b->ld, what->beta, c->buffer, c_at, c->ld,
                         &queue, NULL);
   return CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, transpose_of_b(what), what->m, what->n, what->k,
-                      (float)what->alpha, a->buffer, a_at, a->ld, b->buffer, b_at, b->ld, 0.0f, c->buffer, c_at, c->ld,
-                      &queue, NULL);
+                      (float)what->alpha, a->buffer, a_at, a->ld, b->buffer, b_at, b->ld, (float)what->beta, c->buffer,
+                      c_at, c->ld, &queue, NULL);
 }
 
 static CLBlastStatusCode multiply_batch(clattn_context *context, const product *what) {
@@ -108,12 +108,12 @@ static CLBlastStatusCode multiply_batch(clattn_context *context, const product *
   if (what->type == CLATTN_FLOAT64)
     return CLBlastDgemmStridedBatched(CLBlastLayoutRowMajor, CLBlastTransposeNo, transpose_of_b(what), what->m, what->n,
                                       what->k, what->alpha, a->buffer, a->offset, a->ld, a->stride, b->buffer,
-                                      b->offset, b->ld, b->stride, 0.0, c->buffer, c->offset, c->ld, c->stride,
+                                      b->offset, b->ld, b->stride, what->beta, c->buffer, c->offset, c->ld, c->stride,
                                       what->batch, &queue, NULL);
   return CLBlastSgemmStridedBatched(CLBlastLayoutRowMajor, CLBlastTransposeNo, transpose_of_b(what), what->m, what->n,
                                     what->k, (float)what->alpha, a->buffer, a->offset, a->ld, a->stride, b->buffer,
-                                    b->offset, b->ld, b->stride, 0.0f, c->buffer, c->offset, c->ld, c->stride,
-                                    what->batch, &queue, NULL);
+                                    b->offset, b->ld, b->stride, (float)what->beta, c->buffer, c->offset, c->ld,
+                                    c->stride, what->batch, &queue, NULL);
 }
 
 static int can_batch(const product *what) {

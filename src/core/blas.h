@@ -20,6 +20,7 @@ typedef struct product {
   size_t batch, m, n, k;
   int b_transposed;
   double alpha; /* factor of the product */
+  double beta;  /* factor of what is in C already: 0 does not read it, 1 adds to it */
   matrix a, b, c;
 } product;
 

@@ -26,7 +26,16 @@ static product make_product(const clattn_mha *mha, clattn_parameter which, matri
                             cl_mem to) {
   const clattn_tensor weight = mha_weight(mha, which);
   const size_t heads = weight.shape[1], size = weight.shape[2], in = weight.shape[3], out = heads * size;
-  product p = {mha->compute, 1, rows, out, in, 1, 1.0, from, {copy, 0, in, out * in}, {to, 0, out, rows * out}};
+  product p = {.type = mha->compute,
+               .batch = 1,
+               .m = rows,
+               .n = out,
+               .k = in,
+               .b_transposed = 1,
+               .alpha = 1.0,
+               .a = from,
+               .b = {copy, 0, in, out * in},
+               .c = {to, 0, out, rows * out}};
   if (!in_place(mha, &weight)) return p;
   p.b = (matrix){weight.buffer, weight.offset, size > 1 || heads > 1 ? weight.stride[size > 1 ? 2 : 1] : in, 0};
   if (is_one_matrix(&weight)) return p;
