@@ -39,9 +39,8 @@ static cl_uint queue_references(cl_command_queue queue) {
   return references;
 }
 
-Test(context, on_the_callers_queue) {
-  own_queue own = make_queue(0);
-  cr_assert_not_null(own.queue);
+/* One life of a context on the caller's queue. */
+static void live_on(own_queue own) {
   const cl_uint before = queue_references(own.queue);
   clattn_context_options options;
   clattn_context_options_init(&options);
@@ -55,7 +54,17 @@ Test(context, on_the_callers_queue) {
               .request = {.weights = TEST_PER_HEAD});
   EXPECT_LAYER(context, .batch = 2, .q_len = 5, .kv_len = 7, .config = {.embed_dim = 6, .heads = 2});
   clattn_context_destroy(&context);
-  cr_expect_eq(queue_references(own.queue), before, "and released");
+  clFinish(own.queue);
+}
+
+Test(context, on_the_callers_queue) {
+  own_queue own = make_queue(0);
+  cr_assert_not_null(own.queue);
+  live_on(own);
+  /* Some drivers keep a reference of their own for the last command; it must not become more with every life. */
+  const cl_uint once = queue_references(own.queue);
+  for (int n = 0; n < 3; n++) live_on(own);
+  cr_expect_leq(queue_references(own.queue), once, "the queue is not released");
   /* Queue and context still work. */
   cl_int error;
   cl_mem buffer = clCreateBuffer(own.context, CL_MEM_READ_WRITE, 64, NULL, &error);

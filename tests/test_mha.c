@@ -49,6 +49,17 @@ Test(mha, every_width_of_its_own) {
   clattn_context_destroy(&context);
 }
 
+/* The layer's own kernels once, for devices and checkers that are slow or slow to compile. */
+Test(mha, short_layer) {
+  clattn_context *context = test_context();
+  EXPECT_LAYER(context, .batch = 2, .q_len = 3, .kv_len = 5,
+               .config = {.embed_dim = 6, .heads = 2, .kdim = 4, .vdim = 5},
+               .request = {.weights = TEST_MEAN, .causal = CLATTN_CAUSAL_TOP_LEFT});
+  EXPECT_LAYER(context, .batch = 2, .q_len = 3, .inputs = TEST_SELF, .sequence_first = 1, .no_bias = 1,
+               .config = {.embed_dim = 6, .heads = 2});
+  clattn_context_destroy(&context);
+}
+
 /* --------------------------------------------------------------------------------------------------------- inputs */
 
 Test(mha, self_cross_and_shared_inputs) {

@@ -74,6 +74,32 @@ Test(sdpa, extreme_shapes) {
   clattn_context_destroy(&context);
 }
 
+/* Every kernel of an attention call once, in few sizes: for devices and checkers that are slow or slow to compile. */
+Test(sdpa, short_every_kernel) {
+  clattn_context *context = test_context();
+  const int64_t lengths[2] = {7, 3};
+  const double none[1] = {0};
+  test_request many = {.weights = TEST_MEAN, .causal = CLATTN_CAUSAL_BOTTOM_RIGHT, .kv_lengths = lengths};
+  for (int m = 0; m < 6; m++)
+    many.masks[m] = (test_mask){.kind = m % 3 == 0   ? CLATTN_MASK_BLOCK
+                                        : m % 3 == 1 ? CLATTN_MASK_ADD
+                                                     : CLATTN_MASK_KEEP,
+                                .axes = m % 2 ? "ts" : "bhs",
+                                .share = 0.1};
+  EXPECT_CASE(context, .batch = 2, .heads = 2, .q_len = 3, .kv_len = 7, .head_dim = 5,
+              .request = {.weights = TEST_PER_HEAD, .log_sum_exp = 1});
+  EXPECT_CASE(context, .batch = 2, .heads = 2, .q_len = 3, .kv_len = 7, .head_dim = 5,
+              .query_layout = {.order = "0213"}, .key_layout = {.order = "2013", .offset = 1},
+              .value_layout = {.pad = {0, 0, 1, 0}},
+              .request = {.output_layout = {.order = "0213", .pad = {0, 0, 0, 1}}});
+  EXPECT_CASE(context, .batch = 2, .heads = 2, .q_len = 5, .kv_len = 7, .head_dim = 5, .request = many);
+  EXPECT_CASE(context, .heads = 2, .q_len = 3, .kv_len = 7, .head_dim = 5,
+              .request = {.masks = {{.kind = CLATTN_MASK_KEEP, .axes = "", .values = none}}, .log_sum_exp = 1});
+  EXPECT_CASE(context, .empty = 1, .batch = 1, .heads = 2, .q_len = 3, .kv_len = 0, .head_dim = 5,
+              .request = {.log_sum_exp = 1});
+  clattn_context_destroy(&context);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- types */
 
 Test(sdpa, float64) {

@@ -25,6 +25,15 @@ Test(softmax, row_lengths_against_the_reference) {
   clattn_context_destroy(&context);
 }
 
+/* A few lengths around vectors and work-groups, for devices and checkers that are slow. */
+Test(softmax, short_row_lengths) {
+  static const size_t lengths[] = {1, 15, 16, 17, 257};
+  clattn_context *context = test_context();
+  for (int n = 0; n < 5; n++)
+    EXPECT_CASE(context, .heads = 2, .q_len = 2, .kv_len = lengths[n], .head_dim = 3, .request = {.log_sum_exp = 1});
+  clattn_context_destroy(&context);
+}
+
 /* Q = K = 0: the exponentials are 1 and their sum is exact, so only a quotient (6u) and ln S (8u) round. */
 Test(softmax, equal_scores_of_every_length) {
   clattn_context *context = test_context();

@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tests ask for absurd amounts of memory on purpose; AddressSanitizer must answer as malloc does. */
-const char *__asan_default_options(void);
-__attribute__((visibility("default"), used)) const char *__asan_default_options(void) {
-  return "allocator_may_return_null=1";
-}
-
 int test_fail(test_line *line, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);

@@ -6,6 +6,14 @@
 
 #include <clattn/clattn.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TEST_ADDRESS_SANITIZER
+#endif
+#endif
+
 /* A line that describes what failed; "" while nothing has. */
 typedef struct test_line {
   char text[1024];
