@@ -94,7 +94,8 @@ CLATTN_API const char *clattn_version(void);
   X(BUILD_FAILED, 12, "the driver could not build a kernel")                                     \
   X(OPENCL_ERROR, 13, "an OpenCL call failed")                                                   \
   X(CLBLAST_ERROR, 14, "a CLBlast call failed")                                                  \
-  X(FILE_ERROR, 15, "the system failed to write or read a file")
+  X(FILE_ERROR, 15, "the system failed to write or read a file")                                 \
+  X(SELF_CHECK_FAILED, 16, "a check of the device against the reference failed")
 
 typedef enum clattn_status {
 #define CLATTN_STATUS_ENUM(name, value, text) CLATTN_##name = value,
@@ -154,6 +155,7 @@ typedef struct clattn_context_options {
   uint64_t scratch_limit;  /* bytes that one call may take from the pool; 0: what suits the device */
   clattn_log_callback log; /* NULL: none */
   void *log_user;
+  int no_self_check;       /* 1: trust every path unchecked; so does the environment variable CLATTN_SELF_CHECK=off. See clattn_verify */
 } clattn_context_options;
 
 /* Sets every field to its default (all zero but the first). */
@@ -335,7 +337,8 @@ CLATTN_API void clattn_options_init_sized(clattn_options *options, size_t struct
  * options     NULL: all defaults
  * B, T and S may be 0: without a query nothing is done; without a key the output is 0.
  * Returns     SUCCESS (the work is enqueued); INVALID_ARGUMENT, INVALID_SHAPE, INVALID_TYPE, INVALID_BUFFER, INVALID_OVERLAP,
- *             UNSUPPORTED (nothing was enqueued); OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, BUILD_FAILED, OPENCL_ERROR, CLBLAST_ERROR */
+ *             UNSUPPORTED, SELF_CHECK_FAILED (nothing was enqueued); OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, BUILD_FAILED,
+ *             OPENCL_ERROR, CLBLAST_ERROR */
 CLATTN_API clattn_status clattn_sdpa(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
                                      const clattn_tensor *value, const clattn_tensor *output,
                                      const clattn_options *options);
@@ -349,7 +352,8 @@ typedef struct clattn_plan {
   char text[1536];        /* lines: path, kernels, tile shapes and memory, each with its reason */
 } clattn_plan;
 
-/* Checks the arguments as clattn_sdpa does and tells its plan; enqueues nothing. Returns as clattn_sdpa. */
+/* Checks the arguments as clattn_sdpa does, the self check included, and tells its plan; enqueues nothing of the call. Returns as
+ * clattn_sdpa; after SELF_CHECK_FAILED the plan's text says why, and its path is CLATTN_PATH_AUTO. */
 CLATTN_API clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
                                           const clattn_tensor *value, const clattn_tensor *output,
                                           const clattn_options *options, clattn_plan *plan);
@@ -472,10 +476,43 @@ CLATTN_API clattn_status clattn_mha_forward(clattn_mha *mha, const clattn_tensor
                                             const clattn_tensor *value, const clattn_tensor *output,
                                             const clattn_options *options);
 
-/* Checks the arguments as clattn_mha_forward does and tells its plan; enqueues nothing. */
+/* As clattn_sdpa_plan, of clattn_mha_forward. */
 CLATTN_API clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const clattn_tensor *key,
                                          const clattn_tensor *value, const clattn_tensor *output,
                                          const clattn_options *options, clattn_plan *plan);
+
+/* --------------------------------------------------------------------------------------------------------- self check
+ * Drivers differ, and some compile a kernel wrongly. Before a path is used for the first time with some feature (a kind
+ * of mask, a storage type, dropout, ...), small calls with that feature run and are compared with a scalar reference in
+ * double. A path that fails is not used with that feature: another one takes over, or the call is refused with
+ * CLATTN_SELF_CHECK_FAILED. What was found is kept in the context and on disk, per device, driver, platform and library
+ * version: in a text file in the folder CLATTN_CACHE_DIR, else $XDG_CACHE_HOME/clattn, else ~/.cache/clattn. These
+ * calls run in a queue of their own: they neither wait for what the caller enqueued nor hold it up. */
+
+typedef enum clattn_check_result {
+  CLATTN_CHECK_PASS = 0,
+  CLATTN_CHECK_FAIL = 1,
+  CLATTN_CHECK_UNSUPPORTED = 2 /* the device or this version cannot do it */
+} clattn_check_result;
+
+typedef struct clattn_check {
+  const char *name; /* what is checked, "block mask"; static storage */
+  clattn_path path;
+  clattn_check_result result;
+  double worst;     /* largest error over its bound: above 1 it failed */
+  char detail[256]; /* what is wrong with the values seen, or why it is unsupported; "" after a pass */
+} clattn_check;
+
+/* Must not call clattn. `check` is valid until it returns. */
+typedef void (*clattn_check_callback)(void *user, const clattn_check *check);
+
+/* Runs every check of every path anew, whatever the context's settings, and waits for them; takes seconds. What it
+ * finds replaces what was known.
+ *
+ * callback    called after each check; NULL: none
+ * Returns     SUCCESS: nothing failed; SELF_CHECK_FAILED: the context's message has the first failure;
+ *             OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, OPENCL_ERROR: the checks could not begin */
+CLATTN_API clattn_status clattn_verify(clattn_context *context, clattn_check_callback callback, void *user);
 
 #ifdef __cplusplus
 }

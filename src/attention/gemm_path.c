@@ -36,33 +36,45 @@ static clattn_status find_limit(clattn_context *context, const attention_problem
   return CLATTN_SUCCESS;
 }
 
-clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule,
-                            uint64_t granule_bytes, gemm_cut *cut) {
-  const uint64_t element = clattn_type_size(problem->compute);
-  const uint64_t row_bytes = problem_columns(problem) * element;
+static uint64_t heads_bytes(const clattn_context *context, const scratch_need *heads, size_t granules) {
+  const scratch_need all = scratch_times(heads, granules);
+  return scratch_total(context, &all);
+}
+
+/* Granules of a chunk: all, or as many as half of the memory holds, which leaves the rest for scores. */
+static size_t chunk_granules(const clattn_context *context, const gemm_cut *cut, size_t granules, size_t most,
+                             const scratch_need *heads, uint64_t all_scores) {
+  const uint64_t all_heads = heads_bytes(context, heads, granules);
+  size_t chunk = granules;
+  if (all_heads > cut->limit || cut->limit - all_heads < all_scores) {
+    if (all_heads > cut->limit / 2) chunk = (size_t)(cut->limit / 2 / scratch_total(context, heads));
+    if (chunk == 0) chunk = 1;
+  }
+  if (chunk > most) chunk = most;
+  return divide_up(granules, divide_up(granules, chunk)); /* equal chunks */
+}
+
+clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule, size_t most,
+                            const scratch_need *heads, gemm_cut *cut) {
+  const uint64_t element = clattn_type_size(problem->compute), alignment = context->base_alignment;
+  const uint64_t row_bytes = problem_columns(problem) * element, granule_bytes = scratch_total(context, heads);
   cut->units = problem->batch * problem->kv_heads;
   cut->unit_rows = problem_group(problem) * problem->q_len;
   const uint64_t unit_bytes = cut->unit_rows * row_bytes;
   const size_t granules = cut->units / granule;
-  uint64_t smallest = 0, all_heads = 0;
-  if (!checked_add(granule_bytes, row_bytes, &smallest) || !checked_multiply(granules, granule_bytes, &all_heads))
+  uint64_t smallest = 0, unused = 0;
+  if (!checked_add(granule_bytes, row_bytes + alignment, &smallest) ||
+      !checked_multiply(granules, granule_bytes, &unused))
     return REFUSE(context, CLATTN_INVALID_SHAPE, "the heads of [B,H,T,S] = [%zu,%zu,%zu,%zu] pass 64 bits",
                   problem->batch, problem->heads, problem->q_len, problem->kv_len);
   clattn_status status = find_limit(context, problem, smallest, &cut->limit);
   if (status != CLATTN_SUCCESS) return status;
 
-  size_t chunk = granules;
-  if (all_heads > cut->limit || cut->limit - all_heads < cut->units * unit_bytes) {
-    /* Not all at once: half of the memory for heads, the rest for scores. */
-    if (all_heads > cut->limit / 2) chunk = (size_t)(cut->limit / 2 / granule_bytes);
-    if (chunk == 0) chunk = 1;
-    chunk = divide_up(granules, divide_up(granules, chunk)); /* equal chunks */
-  }
+  const size_t chunk = chunk_granules(context, cut, granules, most, heads, cut->units * unit_bytes);
   cut->chunk_units = chunk * granule;
-  uint64_t heads = chunk * granule_bytes;
-  /* Pieces of lent memory begin at aligned places. */
-  const uint64_t taken = heads + (problem->options.scratch != NULL ? scratch_slack(context) : 0);
+  const uint64_t taken = heads_bytes(context, heads, chunk);
   uint64_t room = taken + row_bytes <= cut->limit ? cut->limit - taken : row_bytes;
+  if (room >= row_bytes + alignment) room -= room % alignment; /* so that the scores, rounded up, stay within it */
   if (room > context->info.max_alloc_bytes) room = context->info.max_alloc_bytes;
   cut->slice_units = cut->chunk_units;
   cut->slice_rows = cut->unit_rows;

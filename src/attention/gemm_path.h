@@ -22,11 +22,12 @@ typedef struct gemm_cut {
   uint64_t limit;
 } gemm_cut;
 
-/* Cuts the work so that `granule_bytes` for every `granule` units of a chunk (a chunk holds whole granules) and the
- * scores stay within the limit that the call or the context sets. OUT_OF_DEVICE_MEMORY if a limit that the user set
- * does not allow the smallest cut. */
-clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule,
-                            uint64_t granule_bytes, gemm_cut *cut);
+/* Cuts the work so that `heads` for every `granule` units of a chunk (a chunk holds whole granules, at most `most` of
+ * them) and the scores stay within the limit that the call or the context sets. As much memory as the call would take
+ * without a limit is enough for the same cut. OUT_OF_DEVICE_MEMORY if a limit that the user set does not allow the
+ * smallest cut. */
+clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule, size_t most,
+                            const scratch_need *heads, gemm_cut *cut);
 
 /* The heads of a chunk, one unit after the other. */
 typedef struct gemm_heads {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attention/gemm_path.h"
+#include "attention/path.h"
 
 /* All that a call needs to know before it enqueues anything. */
 typedef struct sdpa_call {
@@ -14,6 +15,7 @@ typedef struct sdpa_call {
   gemm_cut cut;
   int key_in_place, value_in_place, output_in_place; /* the product works on the caller's buffer */
   scratch_need scratch;
+  trust_use use;
 } sdpa_call;
 
 /* ---------------------------------------------------------------------------------------------------------- checking
@@ -152,8 +154,8 @@ static clattn_status prepare(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   choose_copies(call);
   scratch_need unit = unit_scratch(call);
-  CHECK(gemm_cut_work(context, &call->problem, 1, scratch_total(context, &unit), &call->cut));
-  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = unit.bytes[slot] * call->cut.chunk_units;
+  CHECK(gemm_cut_work(context, &call->problem, 1, SIZE_MAX, &unit, &call->cut));
+  call->scratch = scratch_times(&unit, call->cut.chunk_units);
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
 cleanup:
@@ -209,13 +211,17 @@ cleanup:
   return status;
 }
 
+static int has_work(const sdpa_call *call) {
+  return call->problem.batch > 0 && call->problem.q_len > 0;
+}
+
 static clattn_status run(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   const clattn_options *options = &call->problem.options;
   const lent_scratch lent = problem_lent(&call->problem);
-  if (call->problem.batch > 0 && call->problem.q_len > 0) CHECK(workspace_reserve(context, &call->scratch, &lent));
+  if (has_work(call)) CHECK(workspace_reserve(context, &call->scratch, &lent));
   CHECK(context_enqueue_wait(context, options->wait_count, options->wait_list));
-  if (call->problem.batch > 0 && call->problem.q_len > 0)
+  if (has_work(call))
     for (size_t first = 0; first < call->cut.units; first += call->cut.chunk_units) {
       size_t left = call->cut.units - first;
       CHECK(run_chunk(context, call, first, left < call->cut.chunk_units ? left : call->cut.chunk_units));
@@ -230,6 +236,13 @@ cleanup:
 /* ------------------------------------------------------------------------------------------------------------ public
  */
 
+static unsigned used_features(const sdpa_call *call) {
+  unsigned features = path_option_features(&call->problem) | path_tensor_features(call->query, 1) |
+                      path_tensor_features(call->key, 1) | path_tensor_features(call->value, 1) |
+                      path_tensor_features(call->output, 1);
+  return features | (call->cut.slices > 1 ? TRUST_SLICES : 0);
+}
+
 static clattn_status begin_call(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
                                 const clattn_tensor *value, const clattn_tensor *output, const clattn_options *options,
                                 sdpa_call *call) {
@@ -241,7 +254,10 @@ static clattn_status begin_call(clattn_context *context, const clattn_tensor *qu
   call->value = value;
   call->output = output;
   CHECK(check(context, options, call));
-  if (call->problem.batch > 0 && call->problem.q_len > 0) CHECK(prepare(context, call));
+  if (!has_work(call)) return CLATTN_SUCCESS;
+  CHECK(prepare(context, call));
+  call->use = (trust_use){CLATTN_PATH_AUTO, call->problem.compute, used_features(call)};
+  CHECK(path_choose(context, &call->problem, call->use.features, &call->use.path));
 
 cleanup:
   return status;
@@ -259,12 +275,13 @@ clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *que
                                clattn_plan *plan) {
   sdpa_call call;
   clattn_status status = begin_call(context, query, key, value, output, options, &call);
+  if (status == CLATTN_SELF_CHECK_FAILED && plan != NULL) path_explain_none(context, plan);
   if (status != CLATTN_SUCCESS) return status;
   if (plan == NULL) return REFUSE(context, CLATTN_INVALID_ARGUMENT, "plan is NULL");
   memset(plan, 0, sizeof *plan);
-  plan->path = CLATTN_PATH_GEMM;
+  plan->path = has_work(&call) ? call.use.path : CLATTN_PATH_GEMM;
   text_builder text = text_begin(plan->text, sizeof plan->text);
-  if (call.problem.batch == 0 || call.problem.q_len == 0) {
+  if (!has_work(&call)) {
     text_add(&text, "path: none, there is no query\n");
     return CLATTN_SUCCESS;
   }
@@ -278,6 +295,7 @@ clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *que
            call.output_in_place ? "in place" : "copied");
   text_add(&text, "memory: %llu bytes of scratch, up to %llu bytes inside CLBlast\n",
            (unsigned long long)plan->scratch_bytes, (unsigned long long)plan->library_bytes);
+  trust_explain(context, call.use, &text);
 
 cleanup:
   return status;

@@ -36,6 +36,7 @@ static int exit_status_of(clattn_status status) {
   case CLATTN_OPENCL_ERROR:
   case CLATTN_CLBLAST_ERROR:
   case CLATTN_FILE_ERROR:
+  case CLATTN_SELF_CHECK_FAILED:
     return CLI_FAILED;
   }
   return CLI_FAILED;

@@ -50,5 +50,6 @@ int command_devices(cli_state *cli, int argc, char **argv);
 int command_sdpa(cli_state *cli, int argc, char **argv);
 int command_mha(cli_state *cli, int argc, char **argv);
 int command_init(cli_state *cli, int argc, char **argv);
+int command_verify(cli_state *cli, int argc, char **argv);
 
 #endif

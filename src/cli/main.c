@@ -25,7 +25,7 @@ static const command commands[] = {
     {"heads", NULL, "look at the heads of a layer (not in this version)"},
     {"bench", NULL, "measure this machine (not in this version)"},
     {"tune", NULL, "find the best settings for this machine (not in this version)"},
-    {"verify", NULL, "check this machine against the reference (not in this version)"},
+    {"verify", command_verify, "check this machine against the reference"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
@@ -62,8 +62,8 @@ static int fail_unknown_command(cli_state *cli, const char *name) {
   for (int i = 0; i < COMMAND_COUNT; i++) names[i] = commands[i].name;
   const char *nearest = cli_nearest_name(name, names, COMMAND_COUNT);
   if (nearest != NULL) return cli_fail(cli, CLI_WRONG, "%s: no such command; did you mean '%s'?", name, nearest);
-  return cli_fail(cli, CLI_WRONG, "%s: no such command; there are devices, sdpa, mha and init, see clattn --help",
-                  name);
+  return cli_fail(cli, CLI_WRONG,
+                  "%s: no such command; there are devices, sdpa, mha, init and verify, see clattn --help", name);
 }
 
 static int run_command(cli_state *cli, int argc, char **argv) {
@@ -96,7 +96,7 @@ static int run(cli_state *cli, int argc, char **argv) {
   if (command_at >= argc || argv[command_at][0] == '\0') {
     return cli_fail(cli, CLI_WRONG,
                     "no command is given; usage: clattn [--device SEL] COMMAND [options], with COMMAND devices, sdpa, "
-                    "mha or init; clattn --help says more");
+                    "mha, init or verify; clattn --help says more");
   }
   cli->device = settings.device;
   return run_command(cli, argc - command_at, argv + command_at);

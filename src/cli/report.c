@@ -24,7 +24,7 @@ const char *cli_device_index(const clattn_device_info *device, char text[DEVICE_
   return text;
 }
 
-static const char *path_name(clattn_path path) {
+const char *cli_path_name(clattn_path path) {
   switch (path) {
   case CLATTN_PATH_GEMM:
     return "gemm";
@@ -59,7 +59,7 @@ json_t *cli_run_json(const run_facts *facts) {
   return json_pack("{s:s,s:s,s:o,s:o,s:o,s:s,s:s,s:s,s:o,s:I,s:I,s:f,s:o,s:o,s:I}", "command", facts->command,
                    "version", clattn_version(), "device", cli_json_text(facts->device->name), "platform",
                    cli_json_text(facts->device->platform_name), "driver", cli_json_text(facts->device->driver), "index",
-                   cli_device_index(facts->device, index), "path", path_name(report->plan.path), "compute",
+                   cli_device_index(facts->device, index), "path", cli_path_name(report->plan.path), "compute",
                    facts->compute == CLATTN_FLOAT64 ? "fp64" : "fp32", "shape", extents_json(facts), "slices",
                    (json_int_t)report->plan.slices, "repeat", (json_int_t)facts->repeat, "first_ms", report->first_ms,
                    "wall_ms", summary_json(&report->wall), "device_ms",
@@ -73,7 +73,7 @@ static void print_summary(const char *name, const run_summary *summary) {
 
 void cli_print_times(const run_facts *facts) {
   const run_report *report = facts->report;
-  printf("%s, path %s, %lld run%s after the first (%.4f ms)\n", facts->device->name, path_name(report->plan.path),
+  printf("%s, path %s, %lld run%s after the first (%.4f ms)\n", facts->device->name, cli_path_name(report->plan.path),
          (long long)facts->repeat, facts->repeat == 1 ? "" : "s", report->first_ms);
   printf("%-8s %12s %12s %12s\n", "", "min ms", "median ms", "max ms");
   print_summary("wall", &report->wall);

@@ -19,6 +19,9 @@ int cli_print_json(cli_state *cli, json_t *object);
 enum { DEVICE_INDEX_SIZE = 32 };
 const char *cli_device_index(const clattn_device_info *device, char text[DEVICE_INDEX_SIZE]);
 
+/* "gemm". */
+const char *cli_path_name(clattn_path path);
+
 /* What every command that ran something says: device, path, times, memory. */
 typedef struct run_facts {
   const char *command;

@@ -7,6 +7,14 @@
 #include "core/context.h"
 #include "core/tensor.h"
 
+const char *blas_version(void) {
+#ifdef CLBLAST_VERSION_MAJOR
+  return STRINGIFY(CLBLAST_VERSION_MAJOR) "." STRINGIFY(CLBLAST_VERSION_MINOR) "." STRINGIFY(CLBLAST_VERSION_PATCH);
+#else
+  return "unknown";
+#endif
+}
+
 void blas_forget_programs(void) {
   (void)CLBlastClearCache(); /* it has no way to fail */
 }

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRINGIFY_(x) #x
-#define STRINGIFY(x)  STRINGIFY_(x)
-
 const char *clattn_version(void) {
   return STRINGIFY(CLATTN_VERSION_MAJOR) "." STRINGIFY(CLATTN_VERSION_MINOR) "." STRINGIFY(CLATTN_VERSION_PATCH);
 }
@@ -62,24 +59,12 @@ static clattn_status adopt_queue(clattn_context *context, cl_command_queue queue
   context->cl = cl;
   CHECK_CL(to, clRetainCommandQueue(queue), "options->queue: clRetainCommandQueue");
   context->queue = queue;
-  device_info_read(platform, context->device, &context->info);
+  CHECK(device_info_read(platform, context->device, &context->info, to));
+  device_indices_read(platform, context->device, &context->info);
   context->info.selected = 1;
 
 cleanup:
   return status;
-}
-
-/* The indices of a device that came with the caller's queue, for messages and reports; 0:0 if it is no root device. */
-static void find_indices(clattn_context *context) {
-  device_list list = {NULL, 0};
-  message nobody = {NULL, 0};
-  if (device_list_load(&list, nobody) != CLATTN_SUCCESS) return;
-  for (size_t i = 0; i < list.count; i++) {
-    if (list.entries[i].device != context->device) continue;
-    context->info.platform_index = list.entries[i].info.platform_index;
-    context->info.device_index = list.entries[i].info.device_index;
-  }
-  device_list_free(&list);
 }
 
 static clattn_status open_device(clattn_context *context, const char *selector, int profiling, message to) {
@@ -112,6 +97,12 @@ void clattn_context_options_init_sized(clattn_context_options *options, size_t s
   options->struct_size = struct_size;
 }
 
+static const char *who_disabled_checks(const clattn_context_options *options) {
+  const char *variable = getenv("CLATTN_SELF_CHECK");
+  if (options->no_self_check) return "no_self_check of the context's options";
+  return variable != NULL && strcmp(variable, "off") == 0 ? "CLATTN_SELF_CHECK=off" : NULL;
+}
+
 clattn_status clattn_context_create(const clattn_context_options *options, clattn_context **out, char *text,
                                     size_t text_size) {
   clattn_status status = CLATTN_SUCCESS;
@@ -139,7 +130,6 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
   context->log_user = given.log_user;
   if (given.queue != NULL) {
     CHECK(adopt_queue(context, given.queue, to));
-    find_indices(context);
   } else {
     CHECK(open_device(context, given.device, given.profiling, to));
   }
@@ -153,6 +143,7 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
       "clGetDeviceInfo(CL_DEVICE_MEM_BASE_ADDR_ALIGN)");
   context->base_alignment = alignment_bits > 8 ? alignment_bits / 8 : 1;
   context->scratch_limit = given.scratch_limit;
+  context->unchecked = who_disabled_checks(&given);
 
 cleanup:
   if (status != CLATTN_SUCCESS) {
@@ -173,6 +164,7 @@ void context_release(clattn_context *context) {
   if (context->queue != NULL) (void)clFinish(context->queue);
   program_cache_clear(&context->programs);
   workspace_clear(&context->workspace);
+  trust_state_free(context->trust);
   blas_forget_programs();
   if (context->queue != NULL) (void)clReleaseCommandQueue(context->queue);
   if (context->cl != NULL) (void)clReleaseContext(context->cl);

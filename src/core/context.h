@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/message.h"
 #include "core/program.h"
+#include "core/trust.h"
 #include "core/workspace.h"
 
 struct clattn_context {
@@ -21,7 +22,9 @@ struct clattn_context {
   uint64_t base_alignment; /* bytes: where sub-buffers may begin */
   program_cache programs;
   workspace workspace;
-  char text[1024]; /* the last failure */
+  const char *unchecked; /* who turned the self check off, NULL if it is on */
+  trust_state *trust;    /* NULL until the first check */
+  char text[1024];       /* the last failure */
 };
 
 /* Where failures of calls on this context go. */

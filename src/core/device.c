@@ -12,37 +12,65 @@
 
 /* ---------------------------------------------------------------------------------------------------------- reading */
 
-static void read_platform_text(cl_platform_id platform, cl_platform_info what, char *out, size_t size) {
-  size_t length = 0;
-  out[0] = '\0';
-  if (clGetPlatformInfo(platform, what, 0, NULL, &length) != CL_SUCCESS || length == 0) return;
-  char *text = malloc(length + 1);
-  if (text == NULL) return;
-  text[length] = '\0';
-  if (clGetPlatformInfo(platform, what, length, text, NULL) == CL_SUCCESS) (void)snprintf(out, size, "%s", text);
-  free(text);
+/* Who is asked, and where the answers go. */
+typedef struct reading {
+  cl_platform_id platform;
+  cl_device_id device; /* NULL: the platform is asked */
+  clattn_device_info *info;
+  message to;
+} reading;
+
+static cl_int ask(const reading *from, cl_uint what, size_t size, void *value, size_t *length) {
+  return from->device != NULL ? clGetDeviceInfo(from->device, what, size, value, length)
+                              : clGetPlatformInfo(from->platform, what, size, value, length);
 }
 
-/* The whole text of a device property, owned by the caller; NULL if it cannot be had. */
-static char *device_text(cl_device_id device, cl_device_info what) {
+/* A device or platform that does not answer cannot be used: its row keeps the first reason. */
+static void note_failure(const reading *from, cl_uint what, cl_int error) {
+  clattn_device_info *info = from->info;
+  if (info->status != CLATTN_SUCCESS) return;
+  info->status = cl_error_status(error);
+  (void)snprintf(info->reason, sizeof info->reason, "the driver fails: %s(0x%x) answers %s (%d)",
+                 from->device != NULL ? "clGetDeviceInfo" : "clGetPlatformInfo", (unsigned)what, cl_error_name(error),
+                 (int)error);
+}
+
+/* The whole text of a property, owned by the caller; NULL if the driver does not answer. */
+static clattn_status read_whole_text(const reading *from, cl_uint what, char **out) {
   size_t length = 0;
-  if (clGetDeviceInfo(device, what, 0, NULL, &length) != CL_SUCCESS) return NULL;
-  char *text = malloc(length + 1);
-  if (text == NULL) return NULL;
-  text[length] = '\0';
-  if (length > 0 && clGetDeviceInfo(device, what, length, text, NULL) != CL_SUCCESS) {
-    free(text);
-    return NULL;
+  *out = NULL;
+  cl_int error = ask(from, what, 0, NULL, &length);
+  if (error != CL_SUCCESS) {
+    note_failure(from, what, error);
+    return CLATTN_SUCCESS;
   }
-  return text;
+  char *text = calloc(length + 1, 1);
+  if (text == NULL)
+    return message_fail(from->to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %zu bytes of a device's description",
+                        length + 1);
+  if (length > 0) error = ask(from, what, length, text, NULL);
+  if (error == CL_SUCCESS) {
+    *out = text;
+    return CLATTN_SUCCESS;
+  }
+  note_failure(from, what, error);
+  free(text);
+  return CLATTN_SUCCESS;
 }
 
-static void read_device_text(cl_device_id device, cl_device_info what, char *out, size_t size) {
-  char *text = device_text(device, what);
+static clattn_status read_text(const reading *from, cl_uint what, char *out, size_t size) {
+  char *text = NULL;
+  clattn_status status = read_whole_text(from, what, &text);
   const char *begin = text != NULL ? text : "";
   while (isspace((unsigned char)*begin)) begin++; /* some drivers pad names with blanks in front */
   (void)snprintf(out, size, "%s", begin);
   free(text);
+  return status;
+}
+
+static void read_value(const reading *from, cl_uint what, void *value, size_t size) {
+  cl_int error = ask(from, what, size, value, NULL);
+  if (error != CL_SUCCESS) note_failure(from, what, error);
 }
 
 /* One word of the extension list, not a part of a longer one. */
@@ -56,17 +84,20 @@ static int has_extension(const char *list, const char *name) {
   return 0;
 }
 
-static void read_features(cl_device_id device, clattn_device_info *info) {
+static clattn_status read_features(const reading *from) {
+  clattn_device_info *info = from->info;
   cl_ulong config = 0;
-  char *extensions = device_text(device, CL_DEVICE_EXTENSIONS);
+  char *extensions = NULL;
+  clattn_status status = read_whole_text(from, CL_DEVICE_EXTENSIONS, &extensions);
   const char *list = extensions != NULL ? extensions : "";
-  /* OpenCL 1.2 devices report doubles by the extension, later ones by the configuration alone. */
-  info->fp64 =
-      has_extension(list, "cl_khr_fp64") ||
-      (clGetDeviceInfo(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof config, &config, NULL) == CL_SUCCESS && config != 0);
+  /* OpenCL 1.2 devices report doubles by the extension, later ones by the configuration alone; devices without doubles
+   * need not know the question. */
+  info->fp64 = has_extension(list, "cl_khr_fp64") ||
+               (ask(from, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof config, &config, NULL) == CL_SUCCESS && config != 0);
   info->fp16 = has_extension(list, "cl_khr_fp16");
   info->sub_groups = has_extension(list, "cl_khr_subgroups") || has_extension(list, "cl_intel_subgroups");
   free(extensions);
+  return status;
 }
 
 int device_is_vector_cpu(const clattn_device_info *info) {
@@ -76,41 +107,45 @@ int device_is_vector_cpu(const clattn_device_info *info) {
   return (info->type & CL_DEVICE_TYPE_CPU) != 0 && (info->type & CL_DEVICE_TYPE_GPU) == 0 && info->vector_width >= 4;
 }
 
-void device_info_read(cl_platform_id platform, cl_device_id device, clattn_device_info *info) {
-  read_platform_text(platform, CL_PLATFORM_NAME, info->platform_name, sizeof info->platform_name);
-  read_platform_text(platform, CL_PLATFORM_VERSION, info->platform_version, sizeof info->platform_version);
-  read_device_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
-  read_device_text(device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
-  read_device_text(device, CL_DEVICE_VERSION, info->version, sizeof info->version);
-  read_device_text(device, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
-  const struct {
-    cl_device_info what;
-    void *to;
-    size_t size;
-  } values[] = {{CL_DEVICE_TYPE, &info->type, sizeof info->type},
-                {CL_DEVICE_MAX_COMPUTE_UNITS, &info->compute_units, sizeof info->compute_units},
-                {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width},
-                {CL_DEVICE_GLOBAL_MEM_SIZE, &info->global_bytes, sizeof info->global_bytes},
-                {CL_DEVICE_MAX_MEM_ALLOC_SIZE, &info->max_alloc_bytes, sizeof info->max_alloc_bytes},
-                {CL_DEVICE_LOCAL_MEM_SIZE, &info->local_bytes, sizeof info->local_bytes},
-                {CL_DEVICE_MAX_WORK_GROUP_SIZE, &info->max_work_group, sizeof info->max_work_group}};
-  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-    cl_int error = clGetDeviceInfo(device, values[i].what, values[i].size, values[i].to, NULL);
-    if (error == CL_SUCCESS) continue;
-    info->status = CLATTN_OPENCL_ERROR;
-    (void)snprintf(info->reason, sizeof info->reason, "clGetDeviceInfo(0x%x) answers %s (%d)", (unsigned)values[i].what,
-                   cl_error_name(error), (int)error);
-    return;
-  }
-  read_features(device, info);
-  (void)snprintf(info->kind, sizeof info->kind, "%s", device_is_vector_cpu(info) ? "cpu" : "gpu");
+static clattn_status read_platform(cl_platform_id platform, clattn_device_info *info, message to) {
+  const reading from = {platform, NULL, info, to};
+  clattn_status status = read_text(&from, CL_PLATFORM_NAME, info->platform_name, sizeof info->platform_name);
+  if (status != CLATTN_SUCCESS) return status;
+  return read_text(&from, CL_PLATFORM_VERSION, info->platform_version, sizeof info->platform_version);
+}
+
+static clattn_status read_device(cl_platform_id platform, cl_device_id device, clattn_device_info *info, message to) {
+  clattn_status status = CLATTN_SUCCESS;
+  const reading from = {platform, device, info, to};
   cl_bool available = CL_FALSE, compiler = CL_FALSE;
-  (void)clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
-  (void)clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
-  if (available && compiler) return;
+  CHECK(read_text(&from, CL_DEVICE_NAME, info->name, sizeof info->name));
+  CHECK(read_text(&from, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor));
+  CHECK(read_text(&from, CL_DEVICE_VERSION, info->version, sizeof info->version));
+  CHECK(read_text(&from, CL_DRIVER_VERSION, info->driver, sizeof info->driver));
+  CHECK(read_features(&from));
+  read_value(&from, CL_DEVICE_TYPE, &info->type, sizeof info->type);
+  read_value(&from, CL_DEVICE_MAX_COMPUTE_UNITS, &info->compute_units, sizeof info->compute_units);
+  read_value(&from, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, &info->vector_width, sizeof info->vector_width);
+  read_value(&from, CL_DEVICE_GLOBAL_MEM_SIZE, &info->global_bytes, sizeof info->global_bytes);
+  read_value(&from, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &info->max_alloc_bytes, sizeof info->max_alloc_bytes);
+  read_value(&from, CL_DEVICE_LOCAL_MEM_SIZE, &info->local_bytes, sizeof info->local_bytes);
+  read_value(&from, CL_DEVICE_MAX_WORK_GROUP_SIZE, &info->max_work_group, sizeof info->max_work_group);
+  read_value(&from, CL_DEVICE_AVAILABLE, &available, sizeof available);
+  read_value(&from, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
+  if (info->status != CLATTN_SUCCESS) return CLATTN_SUCCESS;
+  (void)snprintf(info->kind, sizeof info->kind, "%s", device_is_vector_cpu(info) ? "cpu" : "gpu");
+  if (available && compiler) return CLATTN_SUCCESS;
   info->status = CLATTN_UNSUPPORTED;
   (void)snprintf(info->reason, sizeof info->reason, "%s",
                  available ? "the driver has no compiler for kernels" : "the device is not available");
+
+cleanup:
+  return status;
+}
+
+clattn_status device_info_read(cl_platform_id platform, cl_device_id device, clattn_device_info *info, message to) {
+  clattn_status status = read_platform(platform, info, to);
+  return status == CLATTN_SUCCESS ? read_device(platform, device, info, to) : status;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- listing */
@@ -130,40 +165,73 @@ static clattn_status add_empty_platform(device_list *list, device_entry entry, c
     entry.info.status = CLATTN_NO_DEVICE;
     (void)snprintf(entry.info.reason, sizeof entry.info.reason, "the platform has no device");
   } else {
-    entry.info.status = CLATTN_OPENCL_ERROR;
+    entry.info.status = cl_error_status(error);
     (void)snprintf(entry.info.reason, sizeof entry.info.reason, "the driver fails: clGetDeviceIDs answers %s (%d)",
                    cl_error_name(error), (int)error);
   }
   return add_entry(list, &entry, to);
 }
 
+/* The platform's devices, owned by the caller; NULL if it has none or fails, which *error tells. */
+static clattn_status list_ids(cl_platform_id platform, cl_device_id **devices, cl_uint *count, cl_int *error,
+                              message to) {
+  *devices = NULL;
+  *count = 0; /* a driver without devices leaves it unwritten */
+  *error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, NULL, count);
+  if (*error != CL_SUCCESS || *count == 0) return CLATTN_SUCCESS;
+  cl_device_id *ids = calloc(*count, sizeof(cl_device_id));
+  if (ids == NULL) return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %u devices", *count);
+  *error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, *count, ids, NULL);
+  if (*error == CL_SUCCESS)
+    *devices = ids;
+  else
+    free(ids);
+  return CLATTN_SUCCESS;
+}
+
+/* All platforms, owned by the caller; NO_DEVICE if there is none. */
+static clattn_status list_platforms(cl_platform_id **platforms, cl_uint *count, message to) {
+  clattn_status status = CLATTN_SUCCESS;
+  cl_platform_id *ids = NULL;
+  *platforms = NULL;
+  *count = 0;
+  cl_int error = clGetPlatformIDs(0, NULL, count);
+  if (cl_error_status(error) == CLATTN_NO_DEVICE || (error == CL_SUCCESS && *count == 0))
+    return message_fail(to, CLATTN_NO_DEVICE, "no OpenCL platform on this machine: " INSTALL_HINT);
+  CHECK_CL(to, error, "clGetPlatformIDs");
+  ids = calloc(*count, sizeof(cl_platform_id));
+  if (ids == NULL) return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %u platforms", *count);
+  CHECK_CL(to, clGetPlatformIDs(*count, ids, NULL), "clGetPlatformIDs for %u platforms", *count);
+  *platforms = ids;
+  ids = NULL;
+
+cleanup:
+  free(ids);
+  return status;
+}
+
 static clattn_status add_platform(device_list *list, cl_platform_id platform, unsigned index, message to) {
   clattn_status status = CLATTN_SUCCESS;
   device_entry entry;
+  cl_device_id *devices = NULL;
+  cl_uint count = 0;
+  cl_int error = CL_SUCCESS;
   memset(&entry, 0, sizeof entry);
   entry.platform = platform;
   entry.info.platform_index = index;
-  read_platform_text(platform, CL_PLATFORM_NAME, entry.info.platform_name, sizeof entry.info.platform_name);
-  read_platform_text(platform, CL_PLATFORM_VERSION, entry.info.platform_version, sizeof entry.info.platform_version);
-
-  cl_device_id *devices = NULL;
-  cl_uint count = 0; /* a driver without devices leaves it unwritten */
-  cl_int error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, NULL, &count);
-  if (error != CL_SUCCESS || count == 0) return add_empty_platform(list, entry, error, to);
-  devices = calloc(count, sizeof(cl_device_id));
-  if (devices == NULL) return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %u devices", count);
-  error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, count, devices, NULL);
-  if (error != CL_SUCCESS) {
-    free(devices);
-    return add_empty_platform(list, entry, error, to);
-  }
-  for (cl_uint d = 0; d < count && status == CLATTN_SUCCESS; d++) {
+  CHECK(read_platform(platform, &entry.info, to));
+  if (entry.info.status != CLATTN_SUCCESS) return add_entry(list, &entry, to);
+  CHECK(list_ids(platform, &devices, &count, &error, to));
+  if (devices == NULL) return add_empty_platform(list, entry, error, to);
+  for (cl_uint d = 0; d < count; d++) {
     device_entry row = entry;
     row.device = devices[d];
     row.info.device_index = d;
-    device_info_read(platform, devices[d], &row.info);
-    status = add_entry(list, &row, to);
+    CHECK(read_device(platform, devices[d], &row.info, to));
+    CHECK(add_entry(list, &row, to));
   }
+
+cleanup:
   free(devices);
   return status;
 }
@@ -174,18 +242,32 @@ clattn_status device_list_load(device_list *list, message to) {
   cl_uint count = 0;
   list->entries = NULL;
   list->count = 0;
-  cl_int error = clGetPlatformIDs(0, NULL, &count);
-  if (error != CL_SUCCESS || count == 0)
-    return message_fail(to, CLATTN_NO_DEVICE, "no OpenCL platform on this machine: " INSTALL_HINT);
-  platforms = calloc(count, sizeof(cl_platform_id));
-  if (platforms == NULL) return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %u platforms", count);
-  CHECK_CL(to, clGetPlatformIDs(count, platforms, NULL), "clGetPlatformIDs for %u platforms", count);
+  CHECK(list_platforms(&platforms, &count, to));
   for (cl_uint p = 0; p < count; p++) CHECK(add_platform(list, platforms[p], p, to));
 
 cleanup:
   free(platforms);
   if (status != CLATTN_SUCCESS) device_list_free(list);
   return status;
+}
+
+void device_indices_read(cl_platform_id platform, cl_device_id device, clattn_device_info *info) {
+  cl_platform_id *platforms = NULL;
+  cl_device_id *devices = NULL;
+  cl_uint platform_count = 0, device_count = 0, p = 0, d = 0;
+  cl_int error = CL_SUCCESS;
+  message nobody = {NULL, 0};
+  if (list_platforms(&platforms, &platform_count, nobody) == CLATTN_SUCCESS &&
+      list_ids(platform, &devices, &device_count, &error, nobody) == CLATTN_SUCCESS && devices != NULL) {
+    while (p < platform_count && platforms[p] != platform) p++;
+    while (d < device_count && devices[d] != device) d++;
+  }
+  if (p < platform_count && d < device_count) {
+    info->platform_index = p;
+    info->device_index = d;
+  }
+  free(platforms);
+  free(devices);
 }
 
 void device_list_free(device_list *list) {

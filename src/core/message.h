@@ -18,6 +18,10 @@ typedef struct message {
 #define CLATTN_PRINTF(at, first)
 #endif
 
+/* The value of a macro as text. */
+#define STRINGIFY_(x) #x
+#define STRINGIFY(x)  STRINGIFY_(x)
+
 void message_clear(message to);
 
 /* Writes the text and returns `status`, so that a check reads `return message_fail(...)`. */

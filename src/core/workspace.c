@@ -58,8 +58,10 @@ uint64_t scratch_total(const clattn_context *context, const scratch_need *need) 
   return total;
 }
 
-uint64_t scratch_slack(const clattn_context *context) {
-  return SCRATCH_SLOTS * context->base_alignment;
+scratch_need scratch_times(const scratch_need *need, size_t count) {
+  scratch_need product;
+  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) product.bytes[slot] = need->bytes[slot] * count;
+  return product;
 }
 
 clattn_status workspace_check_lent(clattn_context *context, const lent_scratch *lent) {
@@ -125,7 +127,8 @@ clattn_status workspace_reserve(clattn_context *context, const scratch_need *nee
   if (lent->buffer != NULL) return use_lent(context, need, lent);
   for (int slot = 0; slot < SCRATCH_SLOTS; slot++) {
     if (need->bytes[slot] == 0) continue;
-    if (need->bytes[slot] > pool->pool_bytes[slot]) CHECK(grow(context, slot, need->bytes[slot]));
+    const uint64_t bytes = round_up(context, need->bytes[slot]); /* as much as in lent memory: what the plan says */
+    if (bytes > pool->pool_bytes[slot]) CHECK(grow(context, slot, bytes));
     CHECK_CL(context_message(context), clRetainMemObject(pool->pool[slot]), "clRetainMemObject");
     pool->buffer[slot] = pool->pool[slot];
   }

@@ -41,8 +41,8 @@ typedef struct scratch_need {
 /* In all, each slot rounded up to where the next may begin. */
 uint64_t scratch_total(const clattn_context *context, const scratch_need *need);
 
-/* What rounding may add. */
-uint64_t scratch_slack(const clattn_context *context);
+/* The same for `count` of what `need` is for. */
+scratch_need scratch_times(const scratch_need *need, size_t count);
 
 /* Checks lent memory by itself: a buffer of the context, large enough and aligned. */
 clattn_status workspace_check_lent(clattn_context *context, const lent_scratch *lent);

@@ -89,7 +89,7 @@ io_status io_write(FILE *file, const void *data, size_t size, io_error *error) {
     if (code != EINTR) {
       io_fail_errno(error, code != 0 ? code : EIO, "writing stopped %zu bytes before the end of a piece of %zu bytes",
                     size - done, size);
-      return IO_SYSTEM;
+      return code == ENOMEM ? IO_NO_MEMORY : IO_SYSTEM;
     }
     clearerr(file);
   }

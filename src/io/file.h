@@ -28,14 +28,14 @@ typedef struct io_file {
 io_status io_file_open(io_file *file, const char *path, io_error *error);
 
 /* Reads exactly `size` bytes that begin `offset` bytes into the file.
- * Returns     IO_OK; IO_INVALID (the file ends before that); IO_SYSTEM */
+ * Returns     IO_OK; IO_INVALID (the file ends before that); IO_SYSTEM; IO_NO_MEMORY */
 io_status io_file_read(const io_file *file, uint64_t offset, void *out, size_t size, io_error *error);
 
 /* Closes the file; one that is closed is fine. */
 void io_file_close(io_file *file);
 
 /* Writes all of `data` to a stream, also when signals interrupt it. data may be NULL if size is 0.
- * Returns     IO_OK; IO_SYSTEM */
+ * Returns     IO_OK; IO_SYSTEM; IO_NO_MEMORY */
 io_status io_write(FILE *file, const void *data, size_t size, io_error *error);
 
 /* The product of the extents, which need not all be positive: the product of the positive ones times `element_size`

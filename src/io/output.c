@@ -269,7 +269,8 @@ static io_status keep_backup(output *out, io_error *error) {
   if (link(out->target, out->backup) != 0) {
     if (errno == ENOENT) return IO_OK;
     /* No hard links here, or none to foreign files. */
-    if (rename(out->target, out->backup) != 0) return write_failed(out, errno, "no backup can be kept", error);
+    if (rename(out->target, out->backup) != 0)
+      return errno == ENOENT ? IO_OK : write_failed(out, errno, "no backup can be kept", error);
   }
   out->has_backup = 1;
   return IO_OK;

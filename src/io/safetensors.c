@@ -209,16 +209,33 @@ static io_status read_header(st_file *st, char **text, size_t *length, io_error 
   return IO_OK;
 }
 
+/* The header's text on its way into jansson, whose lexer goes on without a character that it had no memory for, and
+ * then clears errno. It asks for the next one right behind each, so it gets them one by one, and errno is seen in
+ * between. */
+typedef struct header_feed {
+  const char *at, *end;
+} header_feed;
+
+static size_t feed(void *out, size_t size, void *user) {
+  header_feed *text = user;
+  if (errno == ENOMEM) return (size_t)-1;
+  if (text->at == text->end || size == 0) return 0;
+  *(char *)out = *text->at++;
+  return 1;
+}
+
 static io_status parse_header(st_file *st, const char *text, size_t length, io_error *error) {
   json_error_t problem;
-  errno = 0; /* jansson itself takes a failed allocation for a syntax error */
-  json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
-  if (root == NULL) {
-    if (errno == ENOMEM)
-      return io_fail(error, IO_NO_MEMORY, "%s: no memory for a header of %zu bytes", st->file.path, length);
+  header_feed rest = {text, text + length};
+  errno = 0;
+  json_t *root = json_load_callback(feed, &rest, JSON_REJECT_DUPLICATES, &problem);
+  if (errno == ENOMEM) {
+    json_decref(root);
+    return io_fail(error, IO_NO_MEMORY, "%s: no memory for a header of %zu bytes", st->file.path, length);
+  }
+  if (root == NULL)
     return io_fail(error, IO_INVALID, "%s: malformed header: %s (byte %d of %zu)", st->file.path, problem.text,
                    problem.position, length);
-  }
   io_status status = parse_tensors(st, root, error);
   json_decref(root);
   return status;

@@ -66,9 +66,8 @@ static io_status describe(json_t *root, const row *tensor, json_int_t *offset, i
   if (entry == NULL) goto failed;
   json_decref(shape);
   /* The name is not in the header yet, so only memory, or a name that is no UTF-8, can fail here. */
-  errno = 0;
   if (json_object_set_new(root, item->name, entry) != 0) {
-    if (errno == ENOMEM) return no_memory(item, error);
+    if (errno == ENOMEM) return no_memory(item, error); /* since make_header began */
     return io_fail(error, IO_INVALID, "the name \"%.60s\" is no valid UTF-8", item->name);
   }
   *offset += bytes;
@@ -81,12 +80,15 @@ failed:
 /* The header as text, which the caller frees. */
 static io_status make_header(const row *rows, size_t count, char **text, io_error *error) {
   json_int_t offset = 0;
+  errno = 0;
   json_t *root = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
   io_status status = root == NULL ? io_fail(error, IO_NO_MEMORY, "no memory for a header") : IO_OK;
   for (size_t i = 0; i < count && status == IO_OK; i++) status = describe(root, &rows[i], &offset, error);
   if (status == IO_OK) {
     *text = json_dumps(root, JSON_COMPACT);
-    if (*text == NULL) status = io_fail(error, IO_NO_MEMORY, "no memory for the header of %zu tensors", count);
+    /* jansson may leave out what it had no memory for, and succeed. */
+    if (*text == NULL || errno == ENOMEM)
+      status = io_fail(error, IO_NO_MEMORY, "no memory for the header of %zu tensors", count);
   }
   json_decref(root);
   return status;

@@ -413,7 +413,11 @@ clattn_status clattn_parameters_save(const clattn_parameters *parameters, const 
   }
   CHECK_IO(to, error, output_set_create(&outputs, &error));
   CHECK_IO(to, error, output_set_add(outputs, path, &file, &error));
-  CHECK_IO(to, error, st_save(file, items, count, &error));
+  io_status saved = st_save(file, items, count, &error);
+  if (saved != IO_OK) { /* which knows the stream alone */
+    status = message_fail(to, from_io(saved), "%s: %s", io_path_tail(path), error.text);
+    goto cleanup;
+  }
   CHECK_IO(to, error, output_set_commit(outputs, &error));
 
 cleanup:

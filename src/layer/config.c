@@ -33,9 +33,16 @@ const char *parameter_name(clattn_parameter which) {
 void config_shape(const clattn_mha_config *config, clattn_parameter which, size_t *rows, size_t *columns) {
   const size_t q = config->heads * config->head_dim, k = config->kv_heads * config->head_dim;
   const size_t v = config->kv_heads * config->value_head_dim, o = config->heads * config->value_head_dim;
-  const size_t shapes[CLATTN_PARAMETER_COUNT][2] = {
-      {q, config->embed_dim}, {k, config->kdim}, {v, config->vdim}, {config->out_dim, o}, {q, 1}, {k, 1}, {v, 1},
-      {config->out_dim, 1}};
+  const size_t shapes[CLATTN_PARAMETER_COUNT][2] = {{q, config->embed_dim},
+                                                    {k, config->kdim},
+                                                    {v, config->vdim},
+                                                    {config->out_dim, o},
+                                                    {q, 1},
+                                                    {k, 1},
+                                                    {v, 1},
+                                                    {config->out_dim, 1},
+                                                    {k, 1},
+                                                    {v, 1}};
   *rows = shapes[which][0];
   *columns = shapes[which][1];
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attention/gemm_path.h"
+#include "attention/path.h"
 #include "layer/mha.h"
 
 /* The three inputs that are projected. */
@@ -27,6 +28,7 @@ typedef struct forward_call {
   gemm_cut cut;
   size_t chunk_entries; /* batch entries of a chunk */
   scratch_need scratch;
+  trust_use use;
 } forward_call;
 
 static const char *const input_names[IN_COUNT] = {"query", "key", "value"};
@@ -194,14 +196,14 @@ static clattn_status prepare(clattn_context *context, forward_call *call) {
   for (int attempt = 0; attempt < 2; attempt++) {
     find_orders(call, entries);
     entry = entry_scratch(call);
-    CHECK(gemm_cut_work(context, problem, problem->kv_heads, scratch_total(context, &entry), &call->cut));
+    CHECK(gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, &call->cut));
     call->chunk_entries = call->cut.chunk_units / problem->kv_heads;
-    /* Time-major rows cannot be cut by batch entry: with less than all of them they are copied, which may cut it finer
-     * still, but never to all again. */
+    /* Which rows can stay where they are depends on how many entries go at a time. A second cut may be finer than the
+     * first, for which its orders hold as well, but it must not be coarser. */
     if (call->chunk_entries == entries) break;
     entries = call->chunk_entries;
   }
-  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) call->scratch.bytes[slot] = entry.bytes[slot] * call->chunk_entries;
+  call->scratch = scratch_times(&entry, call->chunk_entries);
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
 cleanup:
@@ -353,6 +355,19 @@ cleanup:
 /* ------------------------------------------------------------------------------------------------------------ public
  */
 
+static unsigned used_features(const forward_call *call) {
+  const clattn_options *options = &call->problem.options;
+  unsigned features = TRUST_LAYER | path_option_features(&call->problem) | path_tensor_features(call->output, 1);
+  for (int w = CLATTN_WQ; w <= CLATTN_WO; w++) {
+    size_t out = 0, in = 0, length = w == CLATTN_WO ? call->problem.q_len : call->input[w]->shape[1];
+    config_shape(&call->mha->config, (clattn_parameter)w, &out, &in);
+    features |= path_product_features(call->chunk_entries * length, out, in);
+    if (w != CLATTN_WO) features |= path_tensor_features(call->input[w], 1);
+  }
+  if (!options->inference && options->output_dropout > 0) features |= TRUST_OUTPUT_DROPOUT;
+  return features | (call->cut.slices > 1 ? TRUST_SLICES : 0);
+}
+
 static clattn_status begin_call(clattn_mha *mha, const clattn_tensor *query, const clattn_tensor *key,
                                 const clattn_tensor *value, const clattn_tensor *output, const clattn_options *options,
                                 forward_call *call) {
@@ -366,7 +381,10 @@ static clattn_status begin_call(clattn_mha *mha, const clattn_tensor *query, con
   call->input[IN_VALUE] = value != NULL ? value : call->input[IN_KEY];
   call->output = output;
   CHECK(check(mha->context, options, call));
-  if (has_work(call)) CHECK(prepare(mha->context, call));
+  if (!has_work(call)) return CLATTN_SUCCESS;
+  CHECK(prepare(mha->context, call));
+  call->use = (trust_use){CLATTN_PATH_AUTO, call->problem.compute, used_features(call)};
+  CHECK(path_choose(mha->context, &call->problem, call->use.features, &call->use.path));
 
 cleanup:
   return status;
@@ -408,10 +426,11 @@ clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const
   static const char *const orders[] = {"copied", "in place", "in place (sequence first)"};
   forward_call call;
   clattn_status status = begin_call(mha, query, key, value, output, options, &call);
+  if (status == CLATTN_SELF_CHECK_FAILED && plan != NULL) path_explain_none(mha->context, plan);
   if (status != CLATTN_SUCCESS) return status;
   if (plan == NULL) return REFUSE(mha->context, CLATTN_INVALID_ARGUMENT, "plan is NULL");
   memset(plan, 0, sizeof *plan);
-  plan->path = CLATTN_PATH_GEMM;
+  plan->path = has_work(&call) ? call.use.path : CLATTN_PATH_GEMM;
   text_builder text = text_begin(plan->text, sizeof plan->text);
   if (!has_work(&call)) {
     text_add(&text, "path: none, there is no query\n");
@@ -426,6 +445,7 @@ clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const
   text_add(&text, "batch: %zu of %zu entries at a time\n", call.chunk_entries, call.problem.batch);
   text_add(&text, "memory: %llu bytes of scratch, up to %llu bytes inside CLBlast\n",
            (unsigned long long)plan->scratch_bytes, (unsigned long long)plan->library_bytes);
+  trust_explain(mha->context, call.use, &text);
 
 cleanup:
   return status;

@@ -117,11 +117,16 @@ static void state_prepare(run_state *s, const layer_case *description, test_rng 
   const double spread = c->spread > 0 ? c->spread : 1;
   *rng = (test_rng){c->seed};
   draw_parameters(s, rng);
+  const test_shape query = {3, {c->batch, c->q_len, f->embed_dim}}, keys = {3, {c->batch, c->kv_len, f->kdim}};
+  const test_shape values = {3, {c->batch, c->kv_len, f->vdim}};
   s->query = draw(c->type, c->query, c->batch * c->q_len * f->embed_dim, spread, rng);
+  layout_repeat(&c->query_layout, &query, s->query);
   const double *key = c->inputs == TEST_SELF ? s->query : c->key;
   s->key = draw(c->key_type, key, c->batch * c->kv_len * f->kdim, spread, rng);
+  if (c->inputs != TEST_SELF) layout_repeat(&c->key_layout, &keys, s->key);
   const double *value = c->inputs == TEST_APART ? c->value : s->key;
   s->value = draw(c->value_type, value, c->batch * c->kv_len * f->vdim, spread, rng);
+  if (c->inputs == TEST_APART) layout_repeat(&c->value_layout, &values, s->value);
   if (c->inputs == TEST_SELF) return;
   poison(c->request.q_lengths, c->batch, c->q_len, f->embed_dim, s->query);
   poison(c->request.kv_lengths, c->batch, c->kv_len, f->kdim, s->key);
