@@ -15,11 +15,10 @@ __kernel void mask_scores(__global real *restrict scores, const ulong8 extent RO
   if (j >= extent.s6 || r >= extent.s2 || u >= extent.s7) return;
   const ulong at = (u * extent.s2 + r) * extent.s6 + j;
   ROW_PLACE(extent.s0 + u, extent.s1 + r)
-  real score = scores[at];
-  if (j < kv_len) {
-    SCORE_APPLY(score, j)
-  } else {
-    CAP_APPLY(score)
-  }
-  scores[at] = score;
+  /* An extra key has no mask value; the first key's is loaded then, so that no load depends on the work-item. */
+  const ulong key = j < kv_len ? j : 0;
+  real score = scores[at], capped = score;
+  SCORE_APPLY(score, key)
+  CAP_APPLY(capped)
+  scores[at] = j < kv_len ? score : capped;
 }

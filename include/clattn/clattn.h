@@ -456,10 +456,23 @@ typedef struct clattn_mha clattn_mha;
 CLATTN_API clattn_status clattn_mha_create(clattn_context *context, const clattn_parameters *parameters,
                                            clattn_type compute, clattn_mha **mha);
 
+/* A layer on weights that are on the device already. The buffers are retained, neither copied nor changed; whoever writes to them
+ * changes the layer.
+ * tensors     for each clattn_parameter a view, NULL where the config has none. A weight is [rows, columns], or [heads, size, columns] where
+ *             heads do not follow each other; a bias is [rows] or [heads, size]. So PyTorch's stacked [3*E,E] is three views of
+ *             one buffer, and a head-interleaved [H,3,D,E] is three views [H,D,E] with strides (3*D*E, E, 1).
+ * compute     FLOAT32 with weights of FLOAT32, FLOAT16 and BFLOAT16 in any mix, or FLOAT64 with FLOAT64. FLOAT32 and FLOAT64 weights with
+ *             dense rows are used where they are; others are widened into scratch memory each time
+ * Returns     as clattn_mha_create, and INVALID_SHAPE, INVALID_BUFFER */
+CLATTN_API clattn_status clattn_mha_create_from_tensors(clattn_context *context, const clattn_mha_config *config,
+                                                        clattn_type compute,
+                                                        const clattn_tensor *const tensors[CLATTN_PARAMETER_COUNT],
+                                                        clattn_mha **mha);
+
 /* Waits for the layer's work and releases it; sets *mha to NULL. */
 CLATTN_API void clattn_mha_destroy(clattn_mha **mha);
 
-/* The device's copy of one tensor (rank 2 for weights, 1 for biases), borrowed; write to it to change the layer. buffer is NULL if
+/* One tensor on the device (rank 2 for weights, 1 for biases), borrowed; write to it to change the layer. buffer is NULL if
  * there is none. */
 CLATTN_API clattn_tensor clattn_mha_parameter(const clattn_mha *mha, clattn_parameter which);
 

@@ -55,26 +55,31 @@ static size_t chunk_granules(const clattn_context *context, const gemm_cut *cut,
 }
 
 clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule, size_t most,
-                            const scratch_need *heads, gemm_cut *cut) {
+                            const scratch_need *heads, uint64_t fixed_bytes, gemm_cut *cut) {
   const uint64_t element = clattn_type_size(problem->compute), alignment = context->base_alignment;
   const uint64_t row_bytes = problem_columns(problem) * element, granule_bytes = scratch_total(context, heads);
   cut->units = problem->batch * problem->kv_heads;
   cut->unit_rows = problem_group(problem) * problem->q_len;
   const uint64_t unit_bytes = cut->unit_rows * row_bytes;
   const size_t granules = cut->units / granule;
-  uint64_t smallest = 0, unused = 0;
-  if (!checked_add(granule_bytes, row_bytes + alignment, &smallest) ||
+  uint64_t sum = 0, unused = 0;
+  if (!checked_add(granule_bytes, row_bytes + alignment, &sum) || !checked_add(sum, fixed_bytes, &sum) ||
       !checked_multiply(granules, granule_bytes, &unused))
     return REFUSE(context, CLATTN_INVALID_SHAPE, "the heads of [B,H,T,S] = [%zu,%zu,%zu,%zu] pass 64 bits",
                   problem->batch, problem->heads, problem->q_len, problem->kv_len);
-  clattn_status status = find_limit(context, problem, smallest, &cut->limit);
+  scratch_need smallest = *heads;
+  smallest.bytes[SCRATCH_SCORES] = row_bytes;
+  clattn_status status =
+      find_limit(context, problem, scratch_total(context, &smallest) + fixed_bytes, &cut->limit);
   if (status != CLATTN_SUCCESS) return status;
+  cut->limit -= fixed_bytes;
 
   const size_t chunk = chunk_granules(context, cut, granules, most, heads, cut->units * unit_bytes);
   cut->chunk_units = chunk * granule;
   const uint64_t taken = heads_bytes(context, heads, chunk);
-  uint64_t room = taken + row_bytes <= cut->limit ? cut->limit - taken : row_bytes;
-  if (room >= row_bytes + alignment) room -= room % alignment; /* so that the scores, rounded up, stay within it */
+  uint64_t room = taken < cut->limit ? cut->limit - taken : 0;
+  room -= room % alignment; /* so that the scores, rounded up, stay within it */
+  if (room < row_bytes) room = row_bytes;
   if (room > context->info.max_alloc_bytes) room = context->info.max_alloc_bytes;
   cut->slice_units = cut->chunk_units;
   cut->slice_rows = cut->unit_rows;

@@ -19,15 +19,15 @@ typedef struct gemm_cut {
   size_t slice_rows;  /* unit_rows, unless one unit's scores alone would pass the limit; then slice_units is 1 */
   uint64_t score_bytes;
   uint64_t slices; /* in all */
-  uint64_t limit;
+  uint64_t limit;  /* of heads and scores */
 } gemm_cut;
 
-/* Cuts the work so that `heads` for every `granule` units of a chunk (a chunk holds whole granules, at most `most` of
- * them) and the scores stay within the limit that the call or the context sets. As much memory as the call would take
- * without a limit is enough for the same cut. OUT_OF_DEVICE_MEMORY if a limit that the user set does not allow the
- * smallest cut. */
+/* Cuts the work so that `fixed_bytes`, `heads` for every `granule` units of a chunk (a chunk holds whole granules, at
+ * most `most` of them) and the scores stay within the limit that the call or the context sets. As much memory as the
+ * call would take without a limit is enough for the same cut. OUT_OF_DEVICE_MEMORY if a limit that the user set does
+ * not allow the smallest cut. */
 clattn_status gemm_cut_work(clattn_context *context, const attention_problem *problem, size_t granule, size_t most,
-                            const scratch_need *heads, gemm_cut *cut);
+                            const scratch_need *heads, uint64_t fixed_bytes, gemm_cut *cut);
 
 /* The heads of a chunk, one unit after the other. */
 typedef struct gemm_heads {

@@ -221,6 +221,10 @@ cleanup:
   return status;
 }
 
+void problem_drop_empty_masks(attention_problem *problem) {
+  if (problem->kv_len == 0) problem->options.mask_count = 0;
+}
+
 size_t problem_option_arguments(attention_problem *problem, tensor_argument *arguments) {
   const clattn_options *options = &problem->options;
   size_t count = 6 + options->mask_count;

@@ -40,6 +40,9 @@ clattn_status problem_check_options(clattn_context *context, const attention_pro
  */
 size_t problem_option_arguments(attention_problem *problem, tensor_argument *arguments);
 
+/* Without keys masks have no values: kernels are not told of them. For a problem that is checked. */
+void problem_drop_empty_masks(attention_problem *problem);
+
 /* Extents of the score matrix whose byte count fits 64 bits. */
 clattn_status problem_check_extents(clattn_context *context, const attention_problem *problem);
 

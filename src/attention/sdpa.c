@@ -99,6 +99,7 @@ static clattn_status check(clattn_context *context, const clattn_options *option
   CHECK(read_problem(context, options, call));
   CHECK(problem_check_options(context, &call->problem));
   CHECK(check_overlaps(context, call));
+  problem_drop_empty_masks(&call->problem);
 
 cleanup:
   return status;
@@ -154,7 +155,7 @@ static clattn_status prepare(clattn_context *context, sdpa_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   choose_copies(call);
   scratch_need unit = unit_scratch(call);
-  CHECK(gemm_cut_work(context, &call->problem, 1, SIZE_MAX, &unit, &call->cut));
+  CHECK(gemm_cut_work(context, &call->problem, 1, SIZE_MAX, &unit, 0, &call->cut));
   call->scratch = scratch_times(&unit, call->cut.chunk_units);
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
@@ -184,7 +185,7 @@ static gemm_heads find_heads(const clattn_context *context, const sdpa_call *cal
 static clattn_status run_chunk(clattn_context *context, const sdpa_call *call, size_t first, size_t units) {
   clattn_status status = CLATTN_SUCCESS;
   const attention_problem *problem = &call->problem;
-  const bias_view none = {NULL, 0};
+  const bias_view none = {NULL, CLATTN_FLOAT32, 0, 0, 0};
   const extra_rows no_extra = {0, none}, extra = {problem->extra_keys, none};
   const dropout_view no_dropout = {0, 0, 0};
   const cl_mem *scratch = context->workspace.buffer;

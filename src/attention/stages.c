@@ -35,6 +35,16 @@ cleanup:
   return status;
 }
 
+clattn_status bias_set_arguments(clattn_context *context, bias_view bias, cl_kernel kernel, cl_uint *index) {
+  clattn_status status = CLATTN_SUCCESS;
+  cl_ulong8 view = {{bias.offset, bias.head_stride, bias.stride, 0, 0, 0, 0, 0}};
+  SET_ARGUMENT(context, kernel, (*index)++, bias.buffer);
+  SET_ARGUMENT(context, kernel, (*index)++, view);
+
+cleanup:
+  return status;
+}
+
 clattn_status set_real_argument(clattn_context *context, cl_kernel kernel, cl_uint index, clattn_type compute,
                                 double value) {
   clattn_status status = CLATTN_SUCCESS;

@@ -6,10 +6,11 @@
 
 #include "attention/problem.h"
 
-/* Device bias of a projection; buffer NULL: none. */
+/* Bias of a projection: [heads, size] in any float type; buffer NULL: none. */
 typedef struct bias_view {
   cl_mem buffer;
-  size_t offset;
+  clattn_type type;
+  size_t offset, head_stride, stride;
 } bias_view;
 
 /* Extra keys and values behind those of the view: `count` rows, the first of them `row` (a bias; buffer NULL: zeros),
@@ -27,8 +28,7 @@ typedef struct dropout_view {
 } dropout_view;
 
 /* from [B,H,T,D] (any strides) -> to [units,T + extra,D] contiguous, type `compute`: (from + bias) * scale; 0 behind
- * `lengths` (NULL: none), whose entries count T. Units first .. first + units - 1 of the B*H. The bias has type
- * `compute`. */
+ * `lengths` (NULL: none), whose entries count T. Units first .. first + units - 1 of the B*H. */
 clattn_status split_heads(clattn_context *context, const clattn_tensor *from, cl_mem to, clattn_type compute,
                           size_t first, size_t units, double scale, bias_view bias, extra_rows extra,
                           const clattn_tensor *lengths);
@@ -66,7 +66,7 @@ softmax_shape softmax_choose(const clattn_context *context, const attention_prob
 /* Adds the slice to the weights averaged over heads. */
 clattn_status average_weights(clattn_context *context, const attention_problem *problem, const score_slice *slice);
 
-/* " -D COMPUTE=float64 -D USE_FP64=1" and so on; `others` is any further element type in use, or 0. */
+/* "-D COMPUTE=float64 -D USE_FP64=1"; `other` is any further element type in use. */
 void add_type_defines(text_builder *options, clattn_type compute, clattn_type other);
 
 /* Arguments of LENGTHS_PARAMETERS or Q_LENGTHS_PARAMETERS, and of DROPOUT_PARAMETERS. */
@@ -74,6 +74,9 @@ clattn_status lengths_set_arguments(clattn_context *context, const clattn_tensor
                                     cl_uint *index);
 clattn_status dropout_set_arguments(clattn_context *context, dropout_view dropout, clattn_type compute,
                                     cl_kernel kernel, cl_uint *index);
+
+/* Arguments of a bias: buffer and view. */
+clattn_status bias_set_arguments(clattn_context *context, bias_view bias, cl_kernel kernel, cl_uint *index);
 
 /* A number in the type of the arithmetic. */
 clattn_status set_real_argument(clattn_context *context, cl_kernel kernel, cl_uint index, clattn_type compute,

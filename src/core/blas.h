@@ -28,7 +28,8 @@ typedef struct product {
  */
 void blas_forget_programs(void);
 
-/* "1.5.3": of the header that this library was built with, since the one that runs cannot be asked; "unknown" for old ones. */
+/* "1.5.3": of the header that this library was built with, since the one that runs cannot be asked; "unknown" for old
+ * ones. */
 const char *blas_version(void);
 
 /* Enqueues it. An extent or index past 31 bits, which CLBlast's kernels cannot address, is refused with UNSUPPORTED. */

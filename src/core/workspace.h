@@ -10,6 +10,7 @@
 
 typedef enum scratch_slot {
   SCRATCH_INPUT,  /* a layer's input rows, made contiguous */
+  SCRATCH_WEIGHT, /* a layer's weight, made contiguous in the type of the arithmetic */
   SCRATCH_ROWS,   /* rows [B*T, width] that a projection wrote */
   SCRATCH_QUERY,  /* [B,H,T,D] */
   SCRATCH_KEY,    /* [B,G,S,D] */

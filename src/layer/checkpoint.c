@@ -307,9 +307,9 @@ clattn_status clattn_parameters_load(const char *path, const char *prefix, clatt
   job.prefix = prefix != NULL ? prefix : "";
   job.to = to;
   message_clear(to);
-  if (parameters == NULL || path == NULL)
-    return message_fail(to, CLATTN_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "parameters");
+  if (parameters == NULL) return message_fail(to, CLATTN_INVALID_ARGUMENT, "parameters is NULL");
   *parameters = NULL;
+  if (path == NULL) return message_fail(to, CLATTN_INVALID_ARGUMENT, "path is NULL");
   if ((int)naming < CLATTN_NAMING_AUTO || (int)naming > CLATTN_NAMING_WQ)
     return message_fail(to, CLATTN_INVALID_ARGUMENT, "naming is %d, which is none", (int)naming);
   if (heads == 0 || (kv_heads != 0 && heads % kv_heads != 0))

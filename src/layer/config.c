@@ -30,6 +30,11 @@ const char *parameter_name(clattn_parameter which) {
   return names[which];
 }
 
+size_t config_heads(const clattn_mha_config *config, clattn_parameter which) {
+  if (which == CLATTN_WO || which == CLATTN_BO) return 1;
+  return which == CLATTN_WQ || which == CLATTN_BQ ? config->heads : config->kv_heads;
+}
+
 void config_shape(const clattn_mha_config *config, clattn_parameter which, size_t *rows, size_t *columns) {
   const size_t q = config->heads * config->head_dim, k = config->kv_heads * config->head_dim;
   const size_t v = config->kv_heads * config->value_head_dim, o = config->heads * config->value_head_dim;

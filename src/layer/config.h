@@ -17,6 +17,9 @@ int parameter_is_bias(clattn_parameter which);
 /* 1 if a layer of these widths has the tensor. */
 int config_has(const clattn_mha_config *config, clattn_parameter which);
 
+/* Heads that the rows of a tensor divide into: H, G, or 1 for WO and BO. */
+size_t config_heads(const clattn_mha_config *config, clattn_parameter which);
+
 /* "WQ", "BO" */
 const char *parameter_name(clattn_parameter which);
 

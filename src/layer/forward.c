@@ -120,6 +120,7 @@ static clattn_status check(clattn_context *context, const clattn_options *option
   CHECK(read_problem(context, options, call));
   CHECK(problem_check_options(context, &call->problem));
   CHECK(check_overlaps(context, call));
+  problem_drop_empty_masks(&call->problem);
 
 cleanup:
   return status;
@@ -188,15 +189,25 @@ static scratch_need entry_scratch(const forward_call *call) {
   return entry;
 }
 
+/* Weights that have to be copied are copied one after the other into the same memory. */
+static uint64_t largest_weight_copy(const forward_call *call) {
+  uint64_t bytes = 0;
+  for (size_t w = 0; w < wanted_inputs(call); w++)
+    bytes = larger(bytes, weight_copy_bytes(call->mha, (clattn_parameter)w));
+  return call->problem.wants_output ? larger(bytes, weight_copy_bytes(call->mha, CLATTN_WO)) : bytes;
+}
+
 static clattn_status prepare(clattn_context *context, forward_call *call) {
   clattn_status status = CLATTN_SUCCESS;
   const attention_problem *problem = &call->problem;
+  const scratch_need weight = {.bytes = {[SCRATCH_WEIGHT] = largest_weight_copy(call)}};
   scratch_need entry;
   size_t entries = problem->batch;
   for (int attempt = 0; attempt < 2; attempt++) {
     find_orders(call, entries);
     entry = entry_scratch(call);
-    CHECK(gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, &call->cut));
+    CHECK(gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, scratch_total(context, &weight),
+                        &call->cut));
     call->chunk_entries = call->cut.chunk_units / problem->kv_heads;
     /* Which rows can stay where they are depends on how many entries go at a time. A second cut may be finer than the
      * first, for which its orders hold as well, but it must not be coarser. */
@@ -204,6 +215,7 @@ static clattn_status prepare(clattn_context *context, forward_call *call) {
     entries = call->chunk_entries;
   }
   call->scratch = scratch_times(&entry, call->chunk_entries);
+  call->scratch.bytes[SCRATCH_WEIGHT] = weight.bytes[SCRATCH_WEIGHT];
   call->scratch.bytes[SCRATCH_SCORES] = call->cut.score_bytes;
 
 cleanup:
@@ -241,7 +253,7 @@ static clattn_tensor with_one_head(const clattn_tensor *view) {
 static clattn_status take_rows(const forward_call *call, int which, size_t first, size_t entries, matrix *rows) {
   clattn_context *context = call->mha->context;
   const clattn_tensor *input = call->input[which];
-  const bias_view none = {NULL, 0};
+  const bias_view none = {NULL, CLATTN_FLOAT32, 0, 0, 0};
   const extra_rows no_extra = {0, none};
   if (call->order[which] != ROWS_COPIED) {
     (void)find_rows(input, call->mha->compute, call->chunk_entries, rows);
@@ -270,9 +282,9 @@ static clattn_status make_heads(const forward_call *call, int which, size_t firs
   }
 
   clattn_tensor view = view_rows(projected, mha->compute, call->order[which], entries, length, heads, size), lengths;
-  const bias_view bias = {mha->data[CLATTN_BQ + which], 0};
+  const bias_view none = {NULL, CLATTN_FLOAT32, 0, 0, 0}, bias = mha_bias(mha, (clattn_parameter)(CLATTN_BQ + which));
   const extra_rows extra = {which == IN_QUERY ? 0 : problem->extra_keys,
-                            {which == IN_QUERY ? NULL : mha->data[which == IN_KEY ? CLATTN_BIAS_K : CLATTN_BIAS_V], 0}};
+                            which == IN_QUERY ? none : mha_bias(mha, which == IN_KEY ? CLATTN_BIAS_K : CLATTN_BIAS_V)};
   const int limited = which != IN_QUERY && problem->options.kv_lengths != NULL;
   if (limited) {
     lengths = *problem->options.kv_lengths;
@@ -292,7 +304,7 @@ static clattn_status make_output(const forward_call *call, size_t first, size_t 
   clattn_context *context = mha->context;
   const attention_problem *problem = &call->problem;
   const cl_mem *scratch = context->workspace.buffer;
-  const bias_view none = {NULL, 0}, bias = {mha->data[CLATTN_BO], 0};
+  const bias_view none = {NULL, CLATTN_FLOAT32, 0, 0, 0}, bias = mha_bias(mha, CLATTN_BO);
   const clattn_options *options = &problem->options;
   const dropout_view no_dropout = {0, 0, 0}, dropout = {options->inference ? 0 : options->output_dropout,
                                                         options->dropout_seed, options->dropout_call};
@@ -408,11 +420,9 @@ static clattn_status temporary_bytes(const forward_call *call, uint64_t *bytes) 
   CHECK(gemm_temporary_bytes(context, problem, &call->cut, &heads, bytes));
   for (size_t w = 0; w < 4; w++) {
     if (w == CLATTN_WO ? !problem->wants_output : w >= wanted_inputs(call)) continue;
-    size_t length = w == CLATTN_WO ? problem->q_len : call->input[w]->shape[1], out = 0, in = 0;
-    config_shape(&call->mha->config, (clattn_parameter)w, &out, &in);
-    matrix rows = {NULL, 0, in, 0};
-    product p = projection_product(call->mha, (clattn_parameter)w, rows, call->chunk_entries * length, NULL);
-    CHECK(blas_temporary_bytes(context, &p, &one));
+    const size_t length = w == CLATTN_WO ? problem->q_len : call->input[w]->shape[1];
+    if (length == 0) continue;
+    CHECK(projection_temporary_bytes(call->mha, (clattn_parameter)w, call->chunk_entries * length, &one));
     *bytes = larger(*bytes, one);
   }
 
