@@ -117,9 +117,19 @@ def test_parameters_that_do_not_fit(case, rng):
     base = ["mha", "--params", "p.safetensors", "--out", "y.npy", *inputs]
 
     save(folder / "p.safetensors", named(layer, "bert"), prefix="encoder.")
-    refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "encoder.self.query.weight"])  # a miss lists the names
+    for wrong in [[], ["--prefix", "encoder"], ["--prefix=decoder.", "--naming=bert"]]:  # a miss lists the names, and guesses
+        refuse(2, folder, *base, "--heads", H, *wrong,
+               says=["p.safetensors", "prefix 'encoder.' would fit;", "encoder.self.query.weight"])
+    assert "would fit" not in refuse(2, folder, *base, "--heads", H, "--naming", "llama", says="encoder.self.query.weight")
     refuse(2, folder, *base, "--heads", H, "--prefix", "encoder.", "--naming", "llama", says="encoder.self.query.weight")
-    refuse(2, folder, *base, "--heads", 5, "--prefix", "encoder.", says=["5", "12"])
+    refuse(2, folder, *base, "--heads", 5, "--prefix", "encoder.", says=["p.safetensors: heads 5", "12"])
+    save(folder / "p.safetensors", {f"model.{i}.attn.{n}": t for i in range(3) for n, t in named(layer, "llama").items()})
+    refuse(2, folder, *base, "--heads", H, says="prefix 'model.0.attn.' would fit, as would 2 others;")
+    save(folder / "p.safetensors", {n: t for n, t in named(layer, "torch").items()})
+    refuse(2, folder, *base, "--heads", H, "--prefix", "attn.", says="prefix '' would fit;")
+    save(folder / "p.safetensors", named(layer, "wq"), prefix="x")  # no name's end is a word of its own
+    assert "would fit" not in refuse(2, folder, *base, "--heads", H, says="xw_q.weight")
+    save(folder / "p.safetensors", named(layer, "bert"), prefix="encoder.")
     refuse(2, folder, *base[:2], "nowhere.safetensors", *base[3:], "--heads", H, says="nowhere.safetensors")
     refuse(2, folder, *base[:2], "query.npy", *base[3:], "--heads", H, says="query.npy")
 
@@ -127,7 +137,7 @@ def test_parameters_that_do_not_fit(case, rng):
     for name, shape, says in [("w_v.weight", (11, 12), "11"), ("w_o.weight", (12, 12, 1), "12"),
                               ("w_k.bias", (11,), "11"), ("w_q.weight", (0, 12), "0")]:
         save(folder / "p.safetensors", {**broken, name: np.zeros(shape, F32)})
-        refuse(2, folder, *base, "--heads", H, says=["p.safetensors", name, says])
+        refuse(2, folder, *base, "--heads", H, says=["p.safetensors: ", name, says])
     save(folder / "p.safetensors", {**broken, "w_q.weight": np.zeros((12, 11), F32)})  # a layer of another width
     refuse(2, folder, *base, "--heads", H, says=["--query", "[2,5,12]", "p.safetensors", "11"])
     save(folder / "p.safetensors", {n: t for n, t in named(layer, "bert").items() if n != "self.key.bias"})
@@ -140,7 +150,7 @@ def test_parameters_that_do_not_fit(case, rng):
     refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "bias_v", "[12]", "[1,1,12]"])
     # Grouped queries, which the shapes tell of.
     save(folder / "p.safetensors", named(draw_layer(rng, kv_share=3), "llama"))
-    refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "k_proj.weight", "[4,12]"])
+    refuse(2, folder, *base, "--heads", H, says=["p.safetensors: k_proj.weight has 4 rows for keys", "1 heads of size 4", "kv_heads 3"])
     refuse(2, folder, *base, "--heads", H, "--kv-heads", 2, says=["--kv-heads 2 does not divide --heads 3"])
 
 

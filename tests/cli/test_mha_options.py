@@ -149,6 +149,6 @@ def test_refusals(case, rng):
         np.save(folder / "m.npy", array)
         refuse(2, folder, *base, "--add-zero-attn", option, "m.npy", says=[option, "m.npy", *says])
         (folder / "m.npy").unlink()
-    refuse(2, folder, *base, "--key", "query.npy", "--kv-heads", 1, says=["p.safetensors", "in_proj_weight", "[36,12]"])
+    refuse(2, folder, *base, "--key", "query.npy", "--kv-heads", 1, says=["p.safetensors: in_proj_weight has 12 rows for keys", "3 heads of size 4"])
     refuse(2, folder, "sdpa", "--q", "query.npy", "--k", "query.npy", "--v", "query.npy", "--out", "y.npy", "--add-zero-attn",
            says="unknown option '--add-zero-attn'")
