@@ -101,15 +101,20 @@ static clattn_status check_dropout(clattn_context *context, const char *name, do
   return REFUSE(context, CLATTN_INVALID_ARGUMENT, "%s is %g, not 0 <= p < 1", name, p);
 }
 
+/* Scores are divided by the cap, so that the arithmetic must hold it as a normal number. */
+static clattn_status check_soft_cap(clattn_context *context, const attention_problem *problem) {
+  const double cap = problem->options.soft_cap;
+  const int fp64 = problem->compute == CLATTN_FLOAT64;
+  const double smallest = fp64 ? DBL_MIN : (double)FLT_MIN, largest = fp64 ? DBL_MAX : (double)FLT_MAX;
+  if (cap == 0 || (cap >= smallest && cap <= largest)) return CLATTN_SUCCESS;
+  return REFUSE(context, CLATTN_INVALID_ARGUMENT, "soft_cap is %g, not 0 or %g to %g, which %s arithmetic holds", cap,
+                smallest, largest, clattn_type_name(problem->compute));
+}
+
 static clattn_status check_numbers(clattn_context *context, const attention_problem *problem) {
   const clattn_options *options = &problem->options;
-  if (!(options->soft_cap >= 0) || !isfinite((float)options->soft_cap))
-    return REFUSE(context, CLATTN_INVALID_ARGUMENT, "soft_cap is %g, not 0 or a positive number that float32 holds",
-                  options->soft_cap);
-  if (options->soft_cap > 0 && (float)options->soft_cap < FLT_MIN)
-    return REFUSE(context, CLATTN_INVALID_ARGUMENT, "soft_cap is %g, below the smallest normal float32",
-                  options->soft_cap);
-  clattn_status status = check_dropout(context, "dropout", options->dropout);
+  clattn_status status = check_soft_cap(context, problem);
+  if (status == CLATTN_SUCCESS) status = check_dropout(context, "dropout", options->dropout);
   if (status == CLATTN_SUCCESS) status = check_dropout(context, "output_dropout", options->output_dropout);
   if (status != CLATTN_SUCCESS) return status;
   if ((options->wait_count > 0) != (options->wait_list != NULL))

@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cli_array_load(cli_state *cli, const char *option, const char *path, cli_array *array) {
+int cli_array_load(cli_state *cli, const char *option, const char *path, bool bf16, cli_array *array) {
   io_error error;
   array->option = option;
   array->path = path;
+  array->bf16 = bf16;
   io_status status = npy_load(path, &array->npy, &error);
   if (status == IO_OK) return CLI_DONE;
   return cli_fail(cli, status == IO_INVALID ? CLI_WRONG : CLI_FAILED, "--%s: %s", option, error.text);
@@ -16,6 +17,10 @@ int cli_array_load(cli_state *cli, const char *option, const char *path, cli_arr
 
 void cli_array_free(cli_array *array) {
   npy_free(&array->npy);
+}
+
+const char *cli_array_type_name(const cli_array *array) {
+  return array->npy.type == NPY_U2 && array->bf16 ? "bfloat16" : npy_type_name(array->npy.type);
 }
 
 const char *cli_shape_text(int rank, const size_t *shape, char text[SHAPE_TEXT_SIZE]) {
@@ -46,28 +51,26 @@ int cli_array_expect_shape(cli_state *cli, const cli_array *array, int rank, con
                   cli_shape_text(rank, shape, expected));
 }
 
+static int fail_type(cli_state *cli, const cli_array *array, const char *expected) {
+  return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, where %s was expected", array->option, array->path,
+                  cli_array_type_name(array), expected);
+}
+
 int cli_array_expect_float(cli_state *cli, const cli_array *array) {
   npy_type type = array->npy.type;
-  if (type == NPY_F4 || type == NPY_F8) return CLI_DONE;
-  if (type == NPY_F2) {
-    return cli_fail(cli, CLI_WRONG, "--%s: %s holds float16: this version of clattn does not do 16-bit types yet",
-                    array->option, array->path);
-  }
-  return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, where float32 or float64 was expected", array->option,
-                  array->path, npy_type_name(type));
+  if (type == NPY_F2 || type == NPY_F4 || type == NPY_F8) return CLI_DONE;
+  if (type != NPY_U2) return fail_type(cli, array, "float16, float32 or float64");
+  if (array->bf16) return CLI_DONE;
+  return fail_type(cli, array, "float16, float32, float64 or (with --bf16) bfloat16 in uint16");
 }
 
 int cli_array_expect_integer(cli_state *cli, const cli_array *array) {
   npy_type type = array->npy.type;
-  if (type == NPY_I4 || type == NPY_I8) return CLI_DONE;
-  return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, where int32 or int64 was expected", array->option, array->path,
-                  npy_type_name(type));
+  return type == NPY_I4 || type == NPY_I8 ? CLI_DONE : fail_type(cli, array, "int32 or int64");
 }
 
 int cli_array_expect_bool(cli_state *cli, const cli_array *array) {
-  if (array->npy.type == NPY_BOOL) return CLI_DONE;
-  return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, where bool was expected", array->option, array->path,
-                  npy_type_name(array->npy.type));
+  return array->npy.type == NPY_BOOL ? CLI_DONE : fail_type(cli, array, "bool");
 }
 
 int cli_array_expect_positive(cli_state *cli, const cli_array *array, int axis, const char *what) {
@@ -85,8 +88,8 @@ clattn_type cli_array_compute_type(const cli_array *array) {
   return array->npy.type == NPY_F8 ? CLATTN_FLOAT64 : CLATTN_FLOAT32;
 }
 
-clattn_type cli_array_device_type(const cli_array *array) {
-  switch (array->npy.type) {
+clattn_type cli_device_type(npy_type type, clattn_type compute) {
+  switch (type) {
   case NPY_BOOL:
     return CLATTN_BOOL8;
   case NPY_U2:
@@ -100,12 +103,13 @@ clattn_type cli_array_device_type(const cli_array *array) {
   case NPY_F4:
     return CLATTN_FLOAT32;
   case NPY_F8:
-    return CLATTN_FLOAT64;
+    return compute;
   }
   return CLATTN_FLOAT32;
 }
 
-int cli_convert(cli_state *cli, npy_array *npy, npy_type type) {
+/* Exchanges the data of a float32 or float64 array for the same in `type`, the other of the two. */
+static int convert(cli_state *cli, npy_array *npy, npy_type type) {
   if (npy->type == type) return CLI_DONE;
   size_t size = npy_type_size(type);
   if (npy->count > SIZE_MAX / size) return cli_fail_memory(cli, "a converted array");
@@ -126,12 +130,13 @@ int cli_convert(cli_state *cli, npy_array *npy, npy_type type) {
   return CLI_DONE;
 }
 
-int cli_array_upload(cli_state *cli, clattn_context *context, cli_array *array, clattn_type type,
+int cli_array_upload(cli_state *cli, clattn_context *context, cli_array *array, clattn_type compute,
                      clattn_tensor *tensor) {
   static const size_t single[] = {1};
   npy_array *npy = &array->npy;
-  if (type != cli_array_device_type(array)) {
-    int status = cli_convert(cli, npy, type == CLATTN_FLOAT64 ? NPY_F8 : NPY_F4);
+  clattn_type type = cli_device_type(npy->type, compute);
+  if (npy->type == NPY_F8 && type == CLATTN_FLOAT32) {
+    int status = convert(cli, npy, NPY_F4);
     if (status != CLI_DONE) return status;
   }
   clattn_status status = clattn_tensor_create(context, type, npy->rank > 0 ? npy->rank : 1,
@@ -146,7 +151,9 @@ int cli_array_upload(cli_state *cli, clattn_context *context, cli_array *array, 
 int cli_array_download(cli_state *cli, clattn_context *context, const clattn_tensor *tensor, npy_type type,
                        npy_array *npy) {
   memset(npy, 0, sizeof *npy);
-  npy->type = tensor->type == CLATTN_FLOAT64 ? NPY_F8 : NPY_F4;
+  npy->type = type;
+  if (tensor->type == CLATTN_FLOAT64) npy->type = NPY_F8;
+  if (tensor->type == CLATTN_FLOAT32) npy->type = NPY_F4;
   npy->rank = tensor->rank;
   npy->count = 1;
   for (int i = 0; i < tensor->rank; i++) {
@@ -156,7 +163,7 @@ int cli_array_download(cli_state *cli, clattn_context *context, const clattn_ten
   npy->data = malloc(npy->count > 0 ? npy->count * npy_type_size(npy->type) : 1);
   if (npy->data == NULL) return cli_fail_memory(cli, "the results");
   clattn_status status = clattn_tensor_read(context, tensor, npy->data);
-  int exit_status = status == CLATTN_SUCCESS ? cli_convert(cli, npy, type)
+  int exit_status = status == CLATTN_SUCCESS ? convert(cli, npy, type)
                                              : cli_fail_library(cli, status, clattn_context_message(context));
   if (exit_status != CLI_DONE) npy_free(npy);
   return exit_status;

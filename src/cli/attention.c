@@ -18,8 +18,8 @@ int cli_attention_check_types(cli_state *cli, attention *job) {
     if (status != CLI_DONE) return status;
     if ((array->npy.type == NPY_F8) != (query->npy.type == NPY_F8)) {
       return cli_fail(cli, CLI_WRONG, "--%s: %s holds %s, but %s of --%s holds %s: float64 goes with float64 only",
-                      array->option, array->path, npy_type_name(array->npy.type), query->path, query->option,
-                      npy_type_name(query->npy.type));
+                      array->option, array->path, cli_array_type_name(array), query->path, query->option,
+                      cli_array_type_name(query));
     }
   }
   job->file_type = query->npy.type;
@@ -27,27 +27,48 @@ int cli_attention_check_types(cli_state *cli, attention *job) {
   return CLI_DONE;
 }
 
-static int load_kv_lengths(cli_state *cli, attention *job) {
-  cli_array *lengths = &job->kv_lengths;
-  if (job->settings->kv_lengths == NULL) return CLI_DONE;
-  int status = cli_array_load(cli, "kv-lengths", job->settings->kv_lengths, lengths);
+/* [B] numbers from 0 to `limit`, which is called `letter`. */
+static int load_lengths(cli_state *cli, const attention *job, const char *option, const char *path, const char *letter,
+                        size_t limit, cli_array *lengths) {
+  if (path == NULL) return CLI_DONE;
+  int status = cli_array_load(cli, option, path, job->settings->bf16, lengths);
   if (status == CLI_DONE) status = cli_array_expect_integer(cli, lengths);
   if (status == CLI_DONE) status = cli_array_expect_shape(cli, lengths, 1, &job->scores.batch, "[B]");
   if (status != CLI_DONE) return status;
   for (size_t b = 0; b < lengths->npy.count; b++) {
     int64_t length = cli_array_integer_at(lengths, b);
-    if (length < 0 || (uint64_t)length > job->scores.kv_len) {
-      return cli_fail(cli, CLI_WRONG,
-                      "--kv-lengths: %s has %lld for batch entry %zu, which is not between 0 and S = %zu",
-                      lengths->path, (long long)length, b, job->scores.kv_len);
+    if (length < 0 || (uint64_t)length > limit) {
+      return cli_fail(cli, CLI_WRONG, "--%s: %s has %lld for batch entry %zu, which is not between 0 and %s = %zu",
+                      option, path, (long long)length, b, letter, limit);
     }
   }
   return CLI_DONE;
 }
 
-int cli_attention_load_masks(cli_state *cli, attention *job) {
-  int status = cli_masks_load(cli, job->settings, &job->scores, &job->masks);
-  return status == CLI_DONE ? load_kv_lengths(cli, job) : status;
+static int load_slopes(cli_state *cli, attention *job) {
+  const score_shape *scores = &job->scores;
+  const size_t shape[2] = {scores->batch, scores->heads};
+  cli_array *slopes = &job->slopes;
+  if (job->settings->alibi == NULL) return CLI_DONE;
+  int status = cli_array_load(cli, "alibi", job->settings->alibi, job->settings->bf16, slopes);
+  if (status == CLI_DONE) status = cli_array_expect_float(cli, slopes);
+  if (status != CLI_DONE) return status;
+  if (slopes->npy.rank == 2) return cli_array_expect_shape(cli, slopes, 2, shape, "[B,H]");
+  if (slopes->npy.rank == 1 && slopes->npy.shape[0] == scores->heads) return CLI_DONE;
+  char seen[SHAPE_TEXT_SIZE];
+  return cli_fail(cli, CLI_WRONG, "--alibi: %s has shape %s, where [H] = [%zu] or [B,H] = [%zu,%zu] was expected",
+                  slopes->path, cli_shape_text(slopes->npy.rank, slopes->npy.shape, seen), scores->heads, scores->batch,
+                  scores->heads);
+}
+
+int cli_attention_load_modifiers(cli_state *cli, attention *job) {
+  const attention_settings *settings = job->settings;
+  int status = cli_masks_load(cli, settings, &job->scores, &job->masks);
+  if (status == CLI_DONE)
+    status = load_lengths(cli, job, "kv-lengths", settings->kv_lengths, "S", job->scores.kv_len, &job->kv_lengths);
+  if (status == CLI_DONE)
+    status = load_lengths(cli, job, "q-lengths", settings->q_lengths, "T", job->scores.q_len, &job->q_lengths);
+  return status == CLI_DONE ? load_slopes(cli, job) : status;
 }
 
 int cli_attention_check_outputs(cli_state *cli, const attention *job) {
@@ -85,20 +106,22 @@ int cli_attention_open(cli_state *cli, attention *job) {
   return status == CLATTN_SUCCESS ? check_fp64(cli, job) : cli_fail_library(cli, status, message);
 }
 
-static int upload_inputs(cli_state *cli, attention *job) {
-  for (int i = 0; i < 3; i++) {
-    if (job->inputs[i].path == NULL) continue;
-    int status = cli_array_upload(cli, job->context, &job->inputs[i], job->compute, &job->tensors[i]);
-    if (status != CLI_DONE) return status;
-  }
-  int status = cli_masks_upload(cli, job->context, job->compute, &job->masks);
-  if (status != CLI_DONE || job->kv_lengths.path == NULL) return status;
-  return cli_array_upload(cli, job->context, &job->kv_lengths, cli_array_device_type(&job->kv_lengths), &job->lengths);
+static int upload(cli_state *cli, attention *job, cli_array *array, clattn_tensor *tensor) {
+  return array->path != NULL ? cli_array_upload(cli, job->context, array, job->compute, tensor) : CLI_DONE;
 }
 
-static int create_result(cli_state *cli, attention *job, const char *option, int rank, const size_t *shape,
-                         clattn_tensor *tensor) {
-  clattn_status status = clattn_tensor_create(job->context, job->compute, rank, shape, NULL, tensor);
+static int upload_all(cli_state *cli, attention *job) {
+  int status = CLI_DONE;
+  for (int i = 0; i < 3 && status == CLI_DONE; i++) status = upload(cli, job, &job->inputs[i], &job->tensors[i]);
+  if (status == CLI_DONE) status = cli_masks_upload(cli, job->context, job->compute, &job->masks);
+  if (status == CLI_DONE) status = upload(cli, job, &job->kv_lengths, &job->kv_lengths_tensor);
+  if (status == CLI_DONE) status = upload(cli, job, &job->q_lengths, &job->q_lengths_tensor);
+  return status == CLI_DONE ? upload(cli, job, &job->slopes, &job->slopes_tensor) : status;
+}
+
+static int create_result(cli_state *cli, attention *job, const char *option, clattn_type type, int rank,
+                         const size_t *shape, clattn_tensor *tensor) {
+  clattn_status status = clattn_tensor_create(job->context, type, rank, shape, NULL, tensor);
   if (status == CLATTN_SUCCESS) return CLI_DONE;
   char message[sizeof cli->failure.text], text[SHAPE_TEXT_SIZE];
   (void)snprintf(message, sizeof message, "--%s of shape %s: %s", option, cli_shape_text(rank, shape, text),
@@ -109,13 +132,17 @@ static int create_result(cli_state *cli, attention *job, const char *option, int
 static int create_results(cli_state *cli, attention *job, int output_rank, const size_t *output_shape) {
   const attention_settings *settings = job->settings;
   const score_shape *scores = &job->scores;
-  const size_t per_head[4] = {scores->batch, scores->heads, scores->q_len, scores->kv_len};
-  const size_t averaged[3] = {scores->batch, scores->q_len, scores->kv_len};
+  const size_t columns = scores->kv_len + job->extra_keys;
+  const size_t per_head[4] = {scores->batch, scores->heads, scores->q_len, columns};
+  const size_t averaged[3] = {scores->batch, scores->q_len, columns};
   int status = CLI_DONE;
-  if (settings->out != NULL) status = create_result(cli, job, "out", output_rank, output_shape, &job->output);
+  if (settings->out != NULL) {
+    clattn_type type = cli_device_type(job->file_type, job->compute);
+    status = create_result(cli, job, "out", type, output_rank, output_shape, &job->output);
+  }
   if (status != CLI_DONE || settings->weights_out == NULL) return status;
-  return settings->average_weights ? create_result(cli, job, "weights-out", 3, averaged, &job->weights)
-                                   : create_result(cli, job, "weights-out", 4, per_head, &job->weights);
+  return settings->average_weights ? create_result(cli, job, "weights-out", job->compute, 3, averaged, &job->weights)
+                                   : create_result(cli, job, "weights-out", job->compute, 4, per_head, &job->weights);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- call
@@ -158,7 +185,15 @@ static void fill_options(attention *job) {
   options->masks = job->masks.masks;
   options->mask_count = job->masks.count;
   fill_key_rules(settings, options);
-  if (job->lengths.buffer != NULL) options->kv_lengths = &job->lengths;
+  if (settings->soft_cap.given) options->soft_cap = settings->soft_cap.value;
+  if (settings->alibi != NULL) options->alibi_slopes = &job->slopes_tensor;
+  if (settings->kv_lengths != NULL) options->kv_lengths = &job->kv_lengths_tensor;
+  if (settings->q_lengths != NULL) options->q_lengths = &job->q_lengths_tensor;
+  options->add_zero_key = job->add_zero_key;
+  if (settings->dropout.given) options->dropout = settings->dropout.value;
+  options->output_dropout = job->output_dropout;
+  options->dropout_seed = settings->seed.value;
+  options->compute = job->compute;
   if (settings->weights_out != NULL) options->weights = &job->weights;
   options->path = (clattn_path)settings->path;
 }
@@ -197,9 +232,9 @@ static int run_call_of(cli_state *cli, attention *job) {
  */
 
 static int print_report(cli_state *cli, const void *user) {
-  static const char *const names[] = {"B", "H", "T", "S", "D", "Dv"};
+  static const char *const names[] = {"B", "H", "G", "T", "S", "D", "Dv"};
   const attention *job = user;
-  const size_t extents[] = {job->scores.batch,  job->scores.heads, job->scores.q_len,
+  const size_t extents[] = {job->scores.batch,  job->scores.heads, job->kv_heads,      job->scores.q_len,
                             job->scores.kv_len, job->head_dim,     job->value_head_dim};
   const run_facts facts = {.command = cli->command,
                            .device = clattn_context_device_info(job->context),
@@ -233,7 +268,7 @@ static int write_results(cli_state *cli, attention *job) {
 }
 
 int cli_attention_run(cli_state *cli, attention *job, int output_rank, const size_t *output_shape) {
-  int status = upload_inputs(cli, job);
+  int status = upload_all(cli, job);
   if (status == CLI_DONE) status = create_results(cli, job, output_rank, output_shape);
   if (status == CLI_DONE) status = run_call_of(cli, job);
   return status == CLI_DONE ? write_results(cli, job) : status;
@@ -246,7 +281,11 @@ void cli_attention_free(attention *job) {
   }
   cli_masks_free(&job->masks);
   cli_array_free(&job->kv_lengths);
-  clattn_tensor_release(&job->lengths);
+  cli_array_free(&job->q_lengths);
+  cli_array_free(&job->slopes);
+  clattn_tensor_release(&job->kv_lengths_tensor);
+  clattn_tensor_release(&job->q_lengths_tensor);
+  clattn_tensor_release(&job->slopes_tensor);
   clattn_tensor_release(&job->output);
   clattn_tensor_release(&job->weights);
   clattn_mha_destroy(&job->mha);

@@ -24,12 +24,16 @@ typedef struct attention_settings {
   option_list masks; /* ids are of mask_option */
   const char *token_ids;
   option_integer pad_id;
-  const char *kv_lengths;
+  const char *kv_lengths, *q_lengths;
   int causal; /* a clattn_causal */
   option_integer causal_offset, window_left, window_right;
-  option_real scale;
-  int path;    /* a clattn_path */
-  int compute; /* a clattn_type; 0: that of the inputs */
+  option_real scale, soft_cap;
+  const char *alibi;
+  option_real dropout;
+  option_natural seed; /* of all dropout */
+  int path;            /* a clattn_path */
+  int compute;         /* a clattn_type; 0: that of the inputs */
+  bool bf16;           /* uint16 arrays hold bfloat16 */
   option_integer repeat;
   bool explain, json;
 } attention_settings;

@@ -16,7 +16,7 @@ typedef struct init_settings {
   bool no_bias, json;
   option_real gain_qk;
   option_natural seed;
-  int naming; /* a clattn_naming */
+  int naming; /* a clattn_naming; AUTO: not given */
   const char *out;
 } init_settings;
 
@@ -32,7 +32,7 @@ static const option_row rows[] = {
     {.name = "The layer", .kind = OPTION_SECTION},
     WIDTH_ROW("embed", "E", embed, "width of queries and output"),
     WIDTH_ROW("heads", "H", heads, "number of heads; must divide E"),
-    WIDTH_ROW("kv-heads", "G", kv_heads, "number of key and value heads; must be H in this version"),
+    WIDTH_ROW("kv-heads", "G", kv_heads, "number of key and value heads, which must divide H; default H"),
     WIDTH_ROW("kdim", "K", kdim, "width of the keys; default E"),
     WIDTH_ROW("vdim", "V", vdim, "width of the values; default E"),
     {.name = "no-bias", .kind = OPTION_FLAG, .offset = FIELD(no_bias), .help = "no biases; otherwise they are zero"},
@@ -41,6 +41,7 @@ static const option_row rows[] = {
      .kind = OPTION_REAL,
      .offset = FIELD(gain_qk),
      .min = 0,
+     .max = OPTION_NO_MAXIMUM,
      .help = "gain of the weights of queries and keys, not below 0; default 1; 0.70710678 is what three stacked "
              "matrices give"},
     {.name = "seed",
@@ -55,7 +56,7 @@ static const option_row rows[] = {
      .kind = OPTION_CHOICE,
      .offset = FIELD(naming),
      .choices = cli_naming_choices + 1,
-     .help = "torch (default), bert, llama or wq"},
+     .help = "torch (default), bert, llama (default with grouped queries, which torch has no place for) or wq"},
     {.name = "out", .argument = "P.safetensors", .kind = OPTION_PATH, .offset = FIELD(out), .help = "the new file"},
     {.name = "json",
      .kind = OPTION_FLAG,
@@ -70,6 +71,15 @@ static void print_help(const option_table *table) {
   cli_options_print_help(stdout, table, 1);
 }
 
+static bool is_grouped(const init_settings *settings) {
+  return settings->kv_heads.given && settings->kv_heads.value != settings->heads.value;
+}
+
+static clattn_naming chosen_naming(const init_settings *settings) {
+  if (settings->naming != CLATTN_NAMING_AUTO) return (clattn_naming)settings->naming;
+  return is_grouped(settings) ? CLATTN_NAMING_LLAMA : CLATTN_NAMING_TORCH;
+}
+
 static int check_settings(cli_state *cli, const init_settings *settings) {
   if (!settings->embed.given) return cli_fail(cli, CLI_WRONG, "--embed is missing");
   if (!settings->heads.given) return cli_fail(cli, CLI_WRONG, "--heads is missing");
@@ -81,10 +91,10 @@ static int check_settings(cli_state *cli, const init_settings *settings) {
   if (settings->kv_heads.given && heads % kv_heads != 0) {
     return cli_fail(cli, CLI_WRONG, "--kv-heads %" PRId64 " does not divide --heads %" PRId64, kv_heads, heads);
   }
-  if (settings->kv_heads.given && heads != kv_heads) {
+  if (is_grouped(settings) && settings->naming == CLATTN_NAMING_TORCH) {
     return cli_fail(cli, CLI_WRONG,
-                    "--kv-heads %" PRId64 " of %" PRId64
-                    " heads: this version of clattn does not do grouped queries yet",
+                    "--naming torch has no place for --kv-heads %" PRId64 " of %" PRId64
+                    " heads; bert, llama and wq have",
                     kv_heads, heads);
   }
   return CLI_DONE;
@@ -107,6 +117,7 @@ static int run(cli_state *cli, const init_settings *settings) {
   clattn_mha_config_init(&config);
   config.embed_dim = (size_t)settings->embed.value;
   config.heads = (size_t)settings->heads.value;
+  config.kv_heads = (size_t)settings->kv_heads.value;
   config.kdim = (size_t)settings->kdim.value;
   config.vdim = (size_t)settings->vdim.value;
   config.bias = !settings->no_bias;
@@ -123,8 +134,7 @@ static int run(cli_state *cli, const init_settings *settings) {
   if (exit_status == CLI_DONE) exit_status = print_count(cli, settings, count);
   if (exit_status == CLI_DONE) {
     cli_interrupt_hold();
-    status = clattn_parameters_save(parameters, settings->out, NULL, (clattn_naming)settings->naming, message,
-                                    sizeof message);
+    status = clattn_parameters_save(parameters, settings->out, NULL, chosen_naming(settings), message, sizeof message);
     cli_interrupt_release();
     if (status != CLATTN_SUCCESS) exit_status = cli_fail_file(cli, status, "out", settings->out, message);
   }
@@ -135,7 +145,6 @@ static int run(cli_state *cli, const init_settings *settings) {
 int command_init(cli_state *cli, int argc, char **argv) {
   init_settings settings;
   memset(&settings, 0, sizeof settings);
-  settings.naming = CLATTN_NAMING_TORCH;
   option_table table = {rows, sizeof rows / sizeof *rows, &settings};
   bool help = false;
   int status = cli_options_parse(cli, &table, 1, argc, argv, &help, NULL);

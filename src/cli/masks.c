@@ -32,11 +32,12 @@ static int check_broadcast(cli_state *cli, const cli_array *array, const score_s
                   array->path, cli_shape_text(rank, array->npy.shape, seen), cli_shape_text(4, full, expected));
 }
 
-static int load_term(cli_state *cli, mask_option option, const char *path, const score_shape *scores, mask_term *term) {
+static int load_term(cli_state *cli, mask_option option, const char *path, bool bf16, const score_shape *scores,
+                     mask_term *term) {
   const size_t keys[2] = {scores->batch, scores->kv_len};
   term->kind = kind_of(option);
   term->per_key = option == MASK_OPTION_KEY_BLOCK || option == MASK_OPTION_KEY_KEEP;
-  int status = cli_array_load(cli, cli_mask_option_name(option), path, &term->array);
+  int status = cli_array_load(cli, cli_mask_option_name(option), path, bf16, &term->array);
   if (status != CLI_DONE) return status;
   status = term->kind == CLATTN_MASK_ADD ? cli_array_expect_float(cli, &term->array)
                                          : cli_array_expect_bool(cli, &term->array);
@@ -51,7 +52,7 @@ static int load_token_ids(cli_state *cli, const attention_settings *settings, co
   const size_t keys[2] = {scores->batch, scores->kv_len};
   term->kind = CLATTN_MASK_BLOCK;
   term->per_key = true;
-  int status = cli_array_load(cli, "token-ids", settings->token_ids, &term->array);
+  int status = cli_array_load(cli, "token-ids", settings->token_ids, settings->bf16, &term->array);
   if (status == CLI_DONE) status = cli_array_expect_integer(cli, &term->array);
   if (status == CLI_DONE) status = cli_array_expect_shape(cli, &term->array, 2, keys, "[B,S]");
   if (status != CLI_DONE) return status;
@@ -77,7 +78,8 @@ int cli_masks_load(cli_state *cli, const attention_settings *settings, const sco
   if (set->terms == NULL || set->masks == NULL) return cli_fail_memory(cli, "the masks");
   set->count = count;
   for (size_t i = 0; i < list->count; i++) {
-    int status = load_term(cli, (mask_option)list->items[i].id, list->items[i].text, scores, &set->terms[i]);
+    int status =
+        load_term(cli, (mask_option)list->items[i].id, list->items[i].text, settings->bf16, scores, &set->terms[i]);
     if (status != CLI_DONE) return status;
   }
   return settings->token_ids != NULL ? load_token_ids(cli, settings, scores, &set->terms[list->count]) : CLI_DONE;
@@ -87,8 +89,7 @@ int cli_masks_upload(cli_state *cli, clattn_context *context, clattn_type comput
   for (size_t i = 0; i < set->count; i++) {
     mask_term *term = &set->terms[i];
     clattn_tensor *values = &set->masks[i].values;
-    clattn_type type = term->kind == CLATTN_MASK_ADD ? compute : CLATTN_BOOL8;
-    int status = cli_array_upload(cli, context, &term->array, type, values);
+    int status = cli_array_upload(cli, context, &term->array, compute, values);
     if (status != CLI_DONE) return status;
     set->masks[i].kind = term->kind;
     if (term->per_key) {

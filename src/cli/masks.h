@@ -27,8 +27,7 @@ typedef struct mask_set {
 /* Reads and checks the files of the settings, in the order of the command line; the mask from token ids comes last. */
 int cli_masks_load(cli_state *cli, const attention_settings *settings, const score_shape *scores, mask_set *set);
 
-/* Puts them on the device. Float masks are converted to `compute`, so that what overflows there blocks on every device.
- */
+/* Puts them on the device, as cli_array_upload does: what overflows when float64 is rounded to float32 blocks. */
 int cli_masks_upload(cli_state *cli, clattn_context *context, clattn_type compute, mask_set *set);
 
 void cli_masks_free(mask_set *set);

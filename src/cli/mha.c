@@ -11,7 +11,8 @@ typedef struct mha_settings {
   int naming; /* a clattn_naming */
   option_integer heads, kv_heads;
   const char *files[3];
-  bool sequence_first;
+  bool sequence_first, add_zero_attn;
+  option_real out_dropout;
   int projection; /* all choices are one today */
   attention_settings attention;
 } mha_settings;
@@ -55,11 +56,13 @@ static const option_row rows[] = {
      .offset = FIELD(kv_heads),
      .min = 1,
      .max = OPTION_NO_MAXIMUM,
-     .help = "number of key and value heads; must be H in this version"},
+     .help = "number of key and value heads, which must divide H; default H"},
     {.name = "add-zero-attn",
-     .kind = OPTION_LATER,
-     .later = "extra zero keys",
-     .help = "one more key and value of zeros (not in this version)"},
+     .kind = OPTION_FLAG,
+     .offset = FIELD(add_zero_attn),
+     .help =
+         "one more key and value of zeros, behind the S keys and the bias_k and bias_v that the parameters may have; "
+         "no mask, rule or length touches these, and the weights have a column for each"},
     {.name = "projection",
      .argument = "ENGINE",
      .kind = OPTION_CHOICE,
@@ -68,11 +71,15 @@ static const option_row rows[] = {
      .help = "auto, clblast or packed (packed: not in this version)"},
     {.name = "out-dropout",
      .argument = "P",
-     .kind = OPTION_LATER,
-     .later = "dropout",
-     .help = "dropout on the layer's output (not in this version)"},
+     .kind = OPTION_REAL,
+     .offset = FIELD(out_dropout),
+     .min = 0,
+     .max = 1,
+     .max_excluded = true,
+     .help = "dropout on the layer's output; 0 <= P < 1"},
 
-    {.name = "Inputs (.npy, float32 or float64)", .kind = OPTION_SECTION},
+    {.name = "Inputs (.npy; float16, float32 or, with --bf16, bfloat16 in any mix; or float64)",
+     .kind = OPTION_SECTION},
     {.name = "query",
      .argument = "X.npy",
      .kind = OPTION_PATH,
@@ -114,11 +121,6 @@ static int check_settings(cli_state *cli, const mha_settings *settings) {
     return cli_fail(cli, CLI_WRONG, "--kv-heads %lld does not divide --heads %lld", (long long)kv_heads,
                     (long long)heads);
   }
-  if (settings->kv_heads.given && heads != kv_heads) {
-    return cli_fail(cli, CLI_WRONG,
-                    "--kv-heads %lld of %lld heads: this version of clattn does not do grouped queries yet",
-                    (long long)kv_heads, (long long)heads);
-  }
   return cli_attention_settings_check(cli, &settings->attention);
 }
 
@@ -135,7 +137,7 @@ static int load_inputs(cli_state *cli, const mha_settings *settings, attention *
   const char *layout = settings->sequence_first ? "[T,B,E]" : "[B,T,E]";
   for (int i = 0; i < 3; i++) {
     if (settings->files[i] == NULL) continue;
-    int status = cli_array_load(cli, input_names[i], settings->files[i], &job->inputs[i]);
+    int status = cli_array_load(cli, input_names[i], settings->files[i], settings->attention.bf16, &job->inputs[i]);
     if (status == CLI_DONE) status = cli_array_expect_rank(cli, &job->inputs[i], 3, layout);
     if (status != CLI_DONE) return status;
   }
@@ -169,6 +171,8 @@ static int check_shapes(cli_state *cli, const mha_settings *settings, const clat
                               .heads = config->heads,
                               .q_len = query->npy.shape[length],
                               .kv_len = key->npy.shape[length]};
+  job->kv_heads = config->kv_heads;
+  job->extra_keys = (size_t)(config->bias_kv != 0) + (settings->add_zero_attn ? 1 : 0);
   job->head_dim = config->head_dim;
   job->value_head_dim = config->value_head_dim;
   size_t key_shape[3] = {job->scores.batch, job->scores.kv_len, config->kdim};
@@ -195,6 +199,8 @@ static int run(cli_state *cli, const mha_settings *settings) {
   memset(&job, 0, sizeof job);
   job.settings = &settings->attention;
   job.sequence_first = settings->sequence_first;
+  job.add_zero_key = settings->add_zero_attn;
+  job.output_dropout = settings->out_dropout.value;
   clattn_parameters *parameters = NULL;
   clattn_mha_config config;
   clattn_mha_config_init(&config);
@@ -204,7 +210,7 @@ static int run(cli_state *cli, const mha_settings *settings) {
     status = load_inputs(cli, settings, &job);
   }
   if (status == CLI_DONE) status = check_shapes(cli, settings, &config, &job);
-  if (status == CLI_DONE) status = cli_attention_load_masks(cli, &job);
+  if (status == CLI_DONE) status = cli_attention_load_modifiers(cli, &job);
   if (status == CLI_DONE) status = cli_attention_check_outputs(cli, &job);
   if (status == CLI_DONE) status = create_layer(cli, parameters, &job);
   clattn_parameters_destroy(&parameters);

@@ -57,18 +57,16 @@ static int fail_unknown(cli_state *cli, const option_table *tables, size_t table
   return cli_fail(cli, CLI_WRONG, "unknown option '%.*s'; --help lists all", shown, argument);
 }
 
-static int fail_later(cli_state *cli, const char *option, const char *value, const char *later) {
-  return cli_fail(cli, CLI_WRONG, "--%s%s%s: this version of clattn does not do %s yet", option,
-                  value != NULL ? " " : "", value != NULL ? value : "", later);
-}
-
 static int set_choice(cli_state *cli, const option_row *row, const char *value, int *field) {
   char list[256] = "";
   size_t used = 0;
   for (int i = 0; row->choices[i].name != NULL; i++) {
     const char *name = row->choices[i].name;
     if (strcmp(name, value) == 0) {
-      if (row->choices[i].later != NULL) return fail_later(cli, row->name, value, row->choices[i].later);
+      if (row->choices[i].later != NULL) {
+        return cli_fail(cli, CLI_WRONG, "--%s %s: this version of clattn does not do %s yet", row->name, value,
+                        row->choices[i].later);
+      }
       *field = row->choices[i].value;
       return CLI_DONE;
     }
@@ -112,6 +110,26 @@ static int set_natural(cli_state *cli, const option_row *row, const char *value,
   return CLI_DONE;
 }
 
+static int check_real_range(cli_state *cli, const option_row *row, const char *text, option_real *field) {
+  const double min = (double)row->min, max = (double)row->max, value = field->value;
+  const bool has_min = row->min != OPTION_NO_MINIMUM, has_max = row->max != OPTION_NO_MAXIMUM;
+  if (has_min && value < min) {
+    return cli_fail(cli, CLI_WRONG, "--%s: %s is below %lld", row->name, text, (long long)row->min);
+  }
+  if (has_max && value > max) {
+    return cli_fail(cli, CLI_WRONG, "--%s: %s is above %lld", row->name, text, (long long)row->max);
+  }
+  /* Equal after rounding to a double, which is the number that counts. */
+  if (has_min && row->min_excluded && value == min) {
+    return cli_fail(cli, CLI_WRONG, "--%s: %s is not above %lld", row->name, text, (long long)row->min);
+  }
+  if (has_max && row->max_excluded && value == max) {
+    return cli_fail(cli, CLI_WRONG, "--%s: %s is not below %lld", row->name, text, (long long)row->max);
+  }
+  field->given = true;
+  return CLI_DONE;
+}
+
 static int set_real(cli_state *cli, const option_row *row, const char *value, option_real *field) {
   switch (cli_parse_real(value, &field->value)) {
   case NUMBER_MALFORMED:
@@ -121,11 +139,7 @@ static int set_real(cli_state *cli, const option_row *row, const char *value, op
   case NUMBER_GOOD:
     break;
   }
-  if (row->min != OPTION_NO_MINIMUM && field->value < (double)row->min) {
-    return cli_fail(cli, CLI_WRONG, "--%s: %s is below %lld", row->name, value, (long long)row->min);
-  }
-  field->given = true;
-  return CLI_DONE;
+  return check_real_range(cli, row, value, field);
 }
 
 static int append_path(cli_state *cli, const option_row *row, const char *value, option_list *list) {
@@ -161,8 +175,6 @@ static int set_value(cli_state *cli, const found_option *option, const char *val
     return set_choice(cli, row, value, field);
   case OPTION_PATHS:
     return append_path(cli, row, value, field);
-  case OPTION_LATER:
-    return fail_later(cli, row->name, NULL, row->later);
   case OPTION_SECTION:
   case OPTION_HELP:
     break;

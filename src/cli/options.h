@@ -44,16 +44,15 @@ typedef enum option_kind {
   OPTION_TEXT,    /* const char *: may be empty */
   OPTION_INTEGER, /* option_integer in min to max */
   OPTION_NATURAL, /* option_natural in min to 2^64 - 1 */
-  OPTION_REAL,    /* option_real: a finite number, not below `min` */
+  OPTION_REAL,    /* option_real: a finite number in min to max */
   OPTION_CHOICE,  /* int: the value of one of `choices` */
-  OPTION_PATHS,   /* option_list: may be given again */
-  OPTION_LATER    /* known, but this version cannot do it: `later` names what */
+  OPTION_PATHS    /* option_list: may be given again */
 } option_kind;
 
 typedef struct option_choice {
   const char *name;
   int value;
-  const char *later; /* what this version cannot do, NULL if it can; see OPTION_LATER */
+  const char *later; /* what this version cannot do, a noun phrase ("the fused path"); NULL if it can */
 } option_choice;
 
 #define OPTION_NO_MINIMUM INT64_MIN
@@ -66,9 +65,9 @@ typedef struct option_row {
   size_t offset; /* of the field in the table's target */
   const char *help;
   int64_t min, max;
-  const option_choice *choices; /* ends with a NULL name */
-  int id;                       /* for OPTION_PATHS */
-  const char *later;            /* a noun phrase: "ALiBi slopes" */
+  bool min_excluded, max_excluded; /* of OPTION_REAL: the number must be above min, below max */
+  const option_choice *choices;    /* ends with a NULL name */
+  int id;                          /* for OPTION_PATHS */
 } option_row;
 
 typedef struct option_table {

@@ -13,7 +13,8 @@ typedef struct sdpa_settings {
 static const char *const input_names[3] = {"q", "k", "v"};
 
 static const option_row rows[] = {
-    {.name = "Inputs (.npy, float32 or float64)", .kind = OPTION_SECTION},
+    {.name = "Inputs (.npy; float16, float32 or, with --bf16, bfloat16 in any mix; or float64)",
+     .kind = OPTION_SECTION},
     {.name = "q",
      .argument = "Q.npy",
      .kind = OPTION_PATH,
@@ -23,7 +24,7 @@ static const option_row rows[] = {
      .argument = "K.npy",
      .kind = OPTION_PATH,
      .offset = offsetof(sdpa_settings, files[INPUT_KEY]),
-     .help = "keys [B,G,S,D]; G = H in this version"},
+     .help = "keys [B,G,S,D]; G divides H: head h reads key head h / (H/G)"},
     {.name = "v",
      .argument = "V.npy",
      .kind = OPTION_PATH,
@@ -43,13 +44,13 @@ static void print_help(const option_table *tables) {
 
 static int load_inputs(cli_state *cli, const sdpa_settings *settings, attention *job) {
   for (int i = 0; i < 3; i++) {
-    int status = cli_array_load(cli, input_names[i], settings->files[i], &job->inputs[i]);
+    int status = cli_array_load(cli, input_names[i], settings->files[i], settings->attention.bf16, &job->inputs[i]);
     if (status != CLI_DONE) return status;
   }
   return cli_attention_check_types(cli, job);
 }
 
-/* Q [B,H,T,D], K [B,H,S,D], V [B,H,S,Dv]. */
+/* Q [B,H,T,D], K [B,G,S,D], V [B,G,S,Dv]. */
 static int check_shapes(cli_state *cli, attention *job) {
   static const char *const layouts[3] = {"[B,H,T,D]", "[B,G,S,D]", "[B,G,S,Dv]"};
   const cli_array *q = &job->inputs[INPUT_QUERY], *k = &job->inputs[INPUT_KEY], *v = &job->inputs[INPUT_VALUE];
@@ -61,16 +62,16 @@ static int check_shapes(cli_state *cli, attention *job) {
   }
   const size_t *shape = q->npy.shape;
   size_t heads = shape[1], kv_heads = k->npy.shape[1];
-  if (kv_heads != heads && heads % kv_heads == 0) {
-    return cli_fail(cli, CLI_WRONG,
-                    "--k: %s has %zu heads where --q has %zu: this version of clattn does not do grouped queries yet",
-                    k->path, kv_heads, heads);
+  if (heads % kv_heads != 0) {
+    return cli_fail(cli, CLI_WRONG, "--k: %s has %zu heads, which do not divide the %zu of --q", k->path, kv_heads,
+                    heads);
   }
-  const size_t k_shape[4] = {shape[0], heads, k->npy.shape[2], shape[3]};
-  const size_t v_shape[4] = {shape[0], heads, k->npy.shape[2], v->npy.shape[3]};
+  const size_t k_shape[4] = {shape[0], kv_heads, k->npy.shape[2], shape[3]};
+  const size_t v_shape[4] = {shape[0], kv_heads, k->npy.shape[2], v->npy.shape[3]};
   int status = cli_array_expect_shape(cli, k, 4, k_shape, layouts[INPUT_KEY]);
   if (status == CLI_DONE) status = cli_array_expect_shape(cli, v, 4, v_shape, layouts[INPUT_VALUE]);
   job->scores = (score_shape){.batch = shape[0], .heads = heads, .q_len = shape[2], .kv_len = k->npy.shape[2]};
+  job->kv_heads = kv_heads;
   job->head_dim = shape[3];
   job->value_head_dim = v->npy.shape[3];
   return status;
@@ -82,7 +83,7 @@ static int run(cli_state *cli, const sdpa_settings *settings) {
   job.settings = &settings->attention;
   int status = load_inputs(cli, settings, &job);
   if (status == CLI_DONE) status = check_shapes(cli, &job);
-  if (status == CLI_DONE) status = cli_attention_load_masks(cli, &job);
+  if (status == CLI_DONE) status = cli_attention_load_modifiers(cli, &job);
   const size_t output_shape[4] = {job.scores.batch, job.scores.heads, job.scores.q_len,
                                   job.inputs[INPUT_VALUE].npy.shape[3]};
   if (status == CLI_DONE) status = cli_attention_check_outputs(cli, &job);

@@ -62,8 +62,10 @@ static clattn_status read_text(const reading *from, cl_uint what, char *out, siz
   char *text = NULL;
   clattn_status status = read_whole_text(from, what, &text);
   const char *begin = text != NULL ? text : "";
-  while (isspace((unsigned char)*begin)) begin++; /* some drivers pad names with blanks in front */
-  (void)snprintf(out, size, "%s", begin);
+  while (isspace((unsigned char)*begin)) begin++; /* some drivers pad names with blanks, in front or behind */
+  size_t length = strlen(begin);
+  while (length > 0 && isspace((unsigned char)begin[length - 1])) length--;
+  (void)snprintf(out, size, "%.*s", length < size ? (int)length : (int)size - 1, begin);
   free(text);
   return status;
 }

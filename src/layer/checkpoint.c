@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parameters in .safetensors files under the names that the field uses. */
+#include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +99,10 @@ static const st_tensor *find(const load_job *job, const char *name) {
   return length > 0 && (size_t)length < sizeof whole ? st_find(job->file, whole) : NULL;
 }
 
+static const char *tensor_shape_text(const st_tensor *tensor, char out[SHAPE_TEXT_SIZE]) {
+  return shape_text(out, tensor->rank < ST_MAX_RANK ? tensor->rank : ST_MAX_RANK, tensor->shape);
+}
+
 /* The names that stand in the file, as many as fit. */
 static void list_names(const load_job *job, char *out, size_t size) {
   text_builder text = text_begin(out, size);
@@ -106,8 +112,32 @@ static void list_names(const load_job *job, char *out, size_t size) {
   if (shown < count) text_add(&text, ", ... (%zu in all)", count);
 }
 
+/* Bytes of `name` in front of the table's name for the first weight; -1 if it does not end in that. The end of a longer
+ * word is none: "myq_proj.weight". */
+static int prefix_length(const name_table *table, const char *name) {
+  const char *end = table->names[CLATTN_WQ];
+  const size_t length = strlen(name), end_length = strlen(end);
+  if (length < end_length || strcmp(name + length - end_length, end) != 0) return -1;
+  const size_t rest = length - end_length;
+  return rest > INT_MAX || (rest > 0 && isalnum((unsigned char)name[rest - 1])) ? -1 : (int)rest;
+}
+
+/* "; prefix 'encoder.layer.0.attention.' would fit, as would 11 others", or nothing. */
+static void suggest_prefix(const load_job *job, clattn_naming naming, char *out, size_t size) {
+  text_builder text = text_begin(out, size);
+  size_t fits = 0;
+  for (size_t i = 0; i < st_count(job->file); i++)
+    for (int t = 0; t < TABLE_COUNT; t++) {
+      const char *name = st_at(job->file, i)->name;
+      const int length = prefix_length(&tables[t], name);
+      if (length < 0 || (naming != CLATTN_NAMING_AUTO && tables[t].naming != naming)) continue;
+      if (fits++ == 0) text_add(&text, "; prefix '%.*s' would fit", length < 256 ? length : 256, name);
+    }
+  if (fits > 1) text_add(&text, ", as would %zu other%s", fits - 1, fits > 2 ? "s" : "");
+}
+
 static clattn_status find_table(load_job *job, clattn_naming naming) {
-  char names[600];
+  char names[600], prefix[320];
   const name_table *fit = NULL;
   for (int t = 0; t < TABLE_COUNT; t++) {
     if ((naming != CLATTN_NAMING_AUTO && tables[t].naming != naming) || !find(job, tables[t].names[CLATTN_WQ]))
@@ -122,8 +152,9 @@ static clattn_status find_table(load_job *job, clattn_naming naming) {
     job->table = fit;
     return CLATTN_SUCCESS;
   }
+  suggest_prefix(job, naming, prefix, sizeof prefix);
   list_names(job, names, sizeof names);
-  return message_fail(job->to, CLATTN_INVALID_FILE, "%s has no layer named '%.64s' + %s; it has: %s",
+  return message_fail(job->to, CLATTN_INVALID_FILE, "%s has no layer named '%.64s' + %s%s; it has: %s",
                       io_path_tail(job->path), job->prefix,
                       naming == CLATTN_NAMING_TORCH   ? "in_proj_weight or q_proj_weight"
                       : naming == CLATTN_NAMING_BERT  ? "self.query.weight"
@@ -131,7 +162,7 @@ static clattn_status find_table(load_job *job, clattn_naming naming) {
                       : naming == CLATTN_NAMING_WQ
                           ? "w_q.weight or W_q.weight"
                           : "in_proj_weight, q_proj_weight, self.query.weight, q_proj.weight, w_q.weight or W_q.weight",
-                      names);
+                      prefix, names);
 }
 
 static clattn_status find_tensors(load_job *job) {
@@ -172,34 +203,54 @@ static int is_stacked_weights(const name_table *table) {
   return stack_size(table, CLATTN_WQ, &first) > 1;
 }
 
+/* Rows and columns of a weight. */
+static clattn_status weight_extents(const load_job *job, int which, size_t *rows, size_t *columns) {
+  const st_tensor *tensor = job->tensors[which];
+  char have[SHAPE_TEXT_SIZE];
+  if (tensor->rank != 2 || tensor->shape[0] == 0 || tensor->shape[1] == 0)
+    return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s: %s has shape %s, not two extents above 0",
+                        io_path_tail(job->path), tensor->name, tensor_shape_text(tensor, have));
+  *rows = tensor->shape[0];
+  *columns = tensor->shape[1];
+  return CLATTN_SUCCESS;
+}
+
+/* The head counts must divide the projected widths, and keys must have heads of the queries' size. */
+static clattn_status check_heads(const load_job *job, const size_t rows[4], size_t heads, size_t groups) {
+  const char *path = io_path_tail(job->path);
+  if (rows[CLATTN_WQ] % heads != 0)
+    return message_fail(job->to, CLATTN_INVALID_SHAPE,
+                        "%s: heads %zu does not divide the query's projected width %zu of %s", path, heads,
+                        rows[CLATTN_WQ], job->tensors[CLATTN_WQ]->name);
+  const size_t size = rows[CLATTN_WQ] / heads, key_heads = rows[CLATTN_WK] / size;
+  if (key_heads != groups && key_heads > 0 && rows[CLATTN_WK] % size == 0 && heads % key_heads == 0)
+    return message_fail(job->to, CLATTN_INVALID_SHAPE,
+                        "%s: %s has %zu rows for keys, %zu heads of size %zu, but heads is %zu and kv_heads %zu", path,
+                        job->tensors[CLATTN_WK]->name, rows[CLATTN_WK], key_heads, size, heads, groups);
+  if (rows[CLATTN_WV] % groups != 0)
+    return message_fail(job->to, CLATTN_INVALID_SHAPE,
+                        "%s: kv_heads %zu does not divide the value's projected width %zu of %s", path, groups,
+                        rows[CLATTN_WV], job->tensors[CLATTN_WV]->name);
+  return CLATTN_SUCCESS;
+}
+
 /* Widths from the four weights' shapes and the head counts. */
 static clattn_status derive_config(load_job *job, size_t heads, size_t kv_heads) {
   clattn_mha_config *config = &job->config;
-  size_t rows[4], columns[4];
+  size_t rows[4] = {0}, columns[4] = {0};
   for (int w = 0; w < 4; w++) {
-    const st_tensor *tensor = job->tensors[w];
-    if (tensor->rank != 2 || tensor->shape[0] == 0 || tensor->shape[1] == 0)
-      return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s has rank %d and shape [%zu,%zu], not two extents above 0",
-                          tensor->name, tensor->rank, tensor->rank > 0 ? tensor->shape[0] : 0,
-                          tensor->rank > 1 ? tensor->shape[1] : 0);
-    rows[w] = tensor->shape[0];
-    columns[w] = tensor->shape[1];
+    clattn_status status = weight_extents(job, w, &rows[w], &columns[w]);
+    if (status != CLATTN_SUCCESS) return status;
   }
   if (is_stacked_weights(job->table)) {
     if (rows[CLATTN_WQ] % 3 != 0)
-      return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s has %zu rows, not three times a width",
-                          job->tensors[CLATTN_WQ]->name, rows[CLATTN_WQ]);
+      return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s: %s has %zu rows, not three times a width",
+                          io_path_tail(job->path), job->tensors[CLATTN_WQ]->name, rows[CLATTN_WQ]);
     rows[CLATTN_WQ] = rows[CLATTN_WK] = rows[CLATTN_WV] = rows[CLATTN_WQ] / 3;
   }
-  size_t groups = kv_heads != 0 ? kv_heads : heads;
-  if (heads == 0 || rows[CLATTN_WQ] % heads != 0)
-    return message_fail(job->to, CLATTN_INVALID_SHAPE,
-                        "heads %zu does not divide the query's projected width %zu of %s", heads, rows[CLATTN_WQ],
-                        job->tensors[CLATTN_WQ]->name);
-  if (rows[CLATTN_WV] % groups != 0)
-    return message_fail(job->to, CLATTN_INVALID_SHAPE,
-                        "heads %zu does not divide the value's projected width %zu of %s", groups, rows[CLATTN_WV],
-                        job->tensors[CLATTN_WV]->name);
+  const size_t groups = kv_heads != 0 ? kv_heads : heads;
+  clattn_status status = check_heads(job, rows, heads, groups);
+  if (status != CLATTN_SUCCESS) return status;
   config->heads = heads;
   config->kv_heads = groups;
   config->embed_dim = columns[CLATTN_WQ];
@@ -239,9 +290,8 @@ static clattn_status check_shapes(const load_job *job) {
     if (tensor == NULL) continue;
     int rank = file_shape(&job->config, first, stacked, want);
     if (tensor->rank == rank && memcmp(tensor->shape, want, (size_t)rank * sizeof *want) == 0) continue;
-    return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s has shape %s, not %s", tensor->name,
-                        shape_text(have, tensor->rank < ST_MAX_RANK ? tensor->rank : ST_MAX_RANK, tensor->shape),
-                        shape_text(right, rank, want));
+    return message_fail(job->to, CLATTN_INVALID_SHAPE, "%s: %s has shape %s, not %s", io_path_tail(job->path),
+                        tensor->name, tensor_shape_text(tensor, have), shape_text(right, rank, want));
   }
   return CLATTN_SUCCESS;
 }

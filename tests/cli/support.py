@@ -54,7 +54,7 @@ def refuse(status, folder, *arguments, says=(), stdout_file=subprocess.PIPE, bef
     assert result.returncode == status, result
     assert result.stdout == "", result
     assert result.stderr.endswith("\n") and len(result.stderr.splitlines()) == 1, result
-    command = next((a for a in map(str, arguments) if a in ("devices", "sdpa", "mha", "init")), None)
+    command = next((a for a in map(str, arguments) if a in ("devices", "sdpa", "mha", "init", "verify")), None)
     named = command and not before_command
     assert result.stderr.startswith(f"clattn: {command}: " if named else "clattn: "), result
     for text in [says] if isinstance(says, str) else says:

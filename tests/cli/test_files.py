@@ -72,11 +72,11 @@ def test_a_link_to_an_input_is_followed(tmp_path, arrays):
     ("q", (B + 1, H, T, D), ["--k", "[2,2,4,5]", "[3,2,4,5]"]),
     ("q", (1, H, T, D), ["--k", "[2,2,4,5]", "[1,2,4,5]"]),  # batches do not broadcast
     ("k", (B, H, S, D + 1), ["--k", "[2,2,4,6]", "[2,2,4,5]"]),
-    ("k", (B, 3, S, D), ["--k", "[2,3,4,5]", "[2,2,4,5]"]),
+    ("k", (B, 3, S, D), ["--k", "3 heads", "do not divide the 2 of --q"]),
     ("v", (B, H, S + 1, DV), ["--v", "[2,2,5,6]", "[2,2,4,6]"]),
     ("v", (B, H, S, 0), ["--v", "[2,2,4,0]", "head size"]),
     ("v", (B, 1, S, DV), ["--v", "[2,1,4,6]", "[2,2,4,6]"]),
-    ("k", (B, 1, S, D), ["--k", "1 heads", "2", "this version of clattn does not do grouped queries yet"]),
+    ("k", (B, 1, S, D), ["--v", "[2,2,4,6]", "[B,G,S,Dv] = [2,1,4,6]"]),  # one key head, so one value head
 ])
 def test_shapes(tmp_path, arrays, name, shape, says):
     np.save(tmp_path / f"{name}.npy", np.zeros(shape, np.float32))
@@ -84,8 +84,7 @@ def test_shapes(tmp_path, arrays, name, shape, says):
 
 
 @pytest.mark.parametrize("dtype, says", [
-    ("<f2", ["float16", "this version of clattn does not do 16-bit types yet"]),
-    ("<u2", "uint16"), ("?", "bool"), ("<i4", "int32"), ("<i8", "int64"), ("<f8", "float64 goes with float64 only"),
+    ("<u2", ["uint16", "--bf16"]), ("?", "bool"), ("<i4", "int32"), ("<i8", "int64"), ("<f8", "float64 goes with float64 only"),
     (">f4", ">f4"), ("<u4", "<u4"), ("|i1", "|i1"), ("<c8", "<c8"), ("<U3", "<U3"), ("<f4,<f4", ""),
 ])
 @pytest.mark.parametrize("name", ["q", "v"])
@@ -104,9 +103,9 @@ def test_types(tmp_path, arrays, name, dtype, says):
     ("--block-mask", np.zeros((0, S), bool), ["[0,4]"]),
     ("--block-mask", np.zeros((T, S), np.float32), ["float32", "bool was expected"]),
     ("--keep-mask", np.zeros((T, S), np.int64), ["int64", "bool was expected"]),
-    ("--add-mask", np.zeros((T, S), bool), ["bool", "float32 or float64 was expected"]),
-    ("--add-mask", np.zeros((T, S), np.int32), ["int32", "float32 or float64 was expected"]),
-    ("--add-mask", np.zeros((T, S), np.float16), ["float16", "this version of clattn does not do 16-bit types yet"]),
+    ("--add-mask", np.zeros((T, S), bool), ["bool", "float16, float32 or float64 was expected"]),
+    ("--add-mask", np.zeros((T, S), np.int32), ["int32", "float16, float32 or float64 was expected"]),
+    ("--add-mask", np.zeros((T, S), np.uint16), ["uint16", "--bf16"]),
     ("--key-block", np.zeros((S,), bool), ["[4]", "[B,S] = [2,4]"]),
     ("--key-block", np.zeros((1, S), bool), ["[1,4]", "[B,S] = [2,4]"]),
     ("--key-keep", np.zeros((B, T), bool), ["[2,3]", "[B,S] = [2,4]"]),

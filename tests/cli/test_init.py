@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import oracle
 from support import refuse, succeed
 
 TORCH = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
@@ -64,6 +65,19 @@ def test_widths(tmp_path):
         check_uniform(tensors[f"{x}_proj_weight"], 1)
 
 
+@pytest.mark.parametrize("naming", [None, "llama", "bert", "wq"])
+def test_grouped_queries(tmp_path, naming):
+    """Keys and values are as wide as their heads; without --naming the names are llama's, since torch's have no place for them."""
+    tensors = init(tmp_path, "--embed", 60, "--heads", 6, "--kv-heads", 2, "--kdim", 40, *(["--naming", naming] if naming else []))
+    shapes = dict(zip(PARTS[naming or "llama"], [(60, 60), (20, 40), (20, 60), (60, 60)]))
+    assert {name: t.shape for name, t in tensors.items() if name.endswith(".weight")} == {
+        part + ".weight": shape for part, shape in shapes.items()}
+    assert {name: t.shape for name, t in tensors.items() if name.endswith(".bias")} == {
+        part + ".bias": shape[:1] for part, shape in shapes.items()}
+    for part in shapes:
+        check_uniform(tensors[part + ".weight"], 1)
+
+
 @pytest.mark.parametrize("naming", PARTS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_naming(tmp_path, naming, bias):
@@ -86,29 +100,18 @@ def test_reproducible(tmp_path):
     assert contents[None] == contents["0"] and len(set(contents.values())) == 3
 
 
-def philox(key, counter):
-    """Philox4x32-10 as published (Salmon et al., 2011)."""
-    key, counter, low = list(key), list(counter), 0xFFFFFFFF
-    for round_ in range(10):
-        a, b = counter[0] * 0xD2511F53, counter[2] * 0xCD9E8D57
-        counter = [(b >> 32) ^ counter[1] ^ key[0], b & low, (a >> 32) ^ counter[3] ^ key[1], a & low]
-        key = [(key[0] + 0x9E3779B9) & low, (key[1] + 0xBB67AE85) & low]
-    return counter
-
-
 def test_the_bits_are_those_of_every_machine(tmp_path):
     """Element e of weight w is made from word e % 4 of the block at counter (e / 4, w), in Python as in C."""
-    assert philox((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 4) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
     seed = 0x123456789ABCDEF0
     tensors = init(tmp_path, "--embed", 6, "--heads", 2, "--kdim", 5, "--vdim", 3, "--gain-qk", "0.3", "--seed", seed)
     for w, (name, gain) in enumerate({"q_proj_weight": 0.3, "k_proj_weight": 0.3, "v_proj_weight": 1.0,
                                       "out_proj.weight": 1.0}.items()):
         weight = tensors[name]
         a = gain * np.sqrt(6.0 / sum(weight.shape))
-        words = [word for block in range((weight.size + 3) // 4)
-                 for word in philox((seed & 0xFFFFFFFF, seed >> 32), (block, 0, w, 0))]
-        expected = [np.float32((2 * ((word >> 8) / 2.0**24) - 1) * a) for word in words[: weight.size]]
-        np.testing.assert_array_equal(weight.ravel(), np.array(expected, np.float32))
+        blocks = np.arange((weight.size + 3) // 4)
+        words = np.stack(oracle.philox((seed & 0xFFFFFFFF, seed >> 32), (blocks, 0, w, 0)), -1).ravel()[: weight.size]
+        expected = (2 * ((words >> np.uint64(8)) / 2.0**24) - 1) * a
+        np.testing.assert_array_equal(weight.ravel(), expected.astype(np.float32))
 
 
 def test_json(tmp_path):
@@ -119,6 +122,7 @@ def test_json(tmp_path):
 
 def test_refusals(tmp_path):
     base = ["init", "--embed", 8, "--heads", 2]
-    for extra, says in [(["--kv-heads", "1"], "does not do grouped queries yet"), (["--kv-heads", "3"], "--kv-heads 3"),
+    for extra, says in [(["--kv-heads", "3"], "--kv-heads 3 does not divide --heads 2"), (["--kv-heads", "0"], "--kv-heads: 0"),
+                        (["--kv-heads", "1", "--naming", "torch"], ["--naming torch", "--kv-heads 1", "llama"]),
                         (["--kdim", "0"], "--kdim: 0"), (["--vdim", "-1"], "--vdim: -1"), (["--bf16"], "--bf16")]:
         refuse(2, tmp_path, *base, *extra, "--out", "p.safetensors", says=says)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """clattn mha: layers of every naming and shape, and a real one."""
-import json
 import os
 import struct
 
@@ -8,89 +7,13 @@ import numpy as np
 import pytest
 
 import oracle
+from cases import B, E, F32, F64, H, PARTS, S, T, LayerCase, draw_layer, named, rounded, save
 from support import DATA, refuse, succeed
-
-B, T, S, E, H = 2, 5, 7, 12, 3
-F32, F64 = np.float32, np.float64
-PARTS = {"torch": None, "bert": ["self.query", "self.key", "self.value", "output.dense"],
-         "llama": ["q_proj", "k_proj", "v_proj", "o_proj"], "wq": ["w_q", "w_k", "w_v", "w_o"],
-         "wq_capital": ["W_q", "W_k", "W_v", "W_o"]}
-
-
-def draw_layer(rng, kdim=E, vdim=E, width=E, value_width=E, out=E, bias=True, dtype=F32):
-    shapes = {"wq": (width, E), "wk": (width, kdim), "wv": (value_width, vdim), "wo": (out, value_width)}
-    if bias:
-        shapes |= {"bq": (width,), "bk": (width,), "bv": (value_width,), "bo": (out,)}
-    return {name: (rng.standard_normal(shape) / (3 if len(shape) > 1 else 1)).astype(dtype) for name, shape in shapes.items()}
-
-
-def named(layer, naming, apart=False):
-    """The layer's tensors under the names of a file."""
-    if naming == "torch":
-        stacked = {"in_proj_weight": np.concatenate([layer[x] for x in ("wq", "wk", "wv")])} if not apart else {
-            f"{x}_proj_weight": layer["w" + x] for x in "qkv"}
-        tensors = {**stacked, "out_proj.weight": layer["wo"]}
-        if "bq" in layer:
-            tensors |= {"in_proj_bias": np.concatenate([layer[x] for x in ("bq", "bk", "bv")]), "out_proj.bias": layer["bo"]}
-        return tensors
-    return {f"{part}.{kind}": layer[kind[0] + x] for part, x in zip(PARTS[naming], "qkvo") for kind in ("weight", "bias")
-            if kind[0] + x in layer}
-
-
-def save(path, tensors, dtype="F32", prefix=""):
-    """A .safetensors file; BF16, which NumPy does not have, by the upper halves of float32."""
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        if dtype == "BF16":
-            raw = (np.ascontiguousarray(tensor, F32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
-        else:
-            raw = tensor.astype({"F16": np.float16, "F32": F32, "F64": F64}[dtype]).tobytes()
-        header[prefix + name] = {"dtype": dtype, "shape": tensor.shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
-def rounded(layer, dtype):
-    """The layer as a file of that type holds it."""
-    if dtype == "BF16":
-        return {n: (np.ascontiguousarray(t, F32).view(np.uint32) & 0xFFFF0000).view(F32) for n, t in layer.items()}
-    return {n: t.astype({"F16": np.float16, "F32": F32, "F64": F64}[dtype]).astype(F64) for n, t in layer.items()}
-
-
-class Case:
-    def __init__(self, folder, rng, dtype=F32, b=B, t=T, s=S, kdim=E, vdim=E):
-        self.folder, self.dtype, self.unit = folder, dtype, oracle.UNIT[np.dtype(dtype)]
-        self.query = rng.standard_normal((b, t, E)).astype(dtype)
-        self.key = rng.standard_normal((b, s, kdim)).astype(dtype)
-        self.value = rng.standard_normal((b, s, vdim)).astype(dtype)
-
-    def give(self, option, array):
-        np.save(self.folder / f"{option.strip('-')}.npy", array)
-        return [option, f"{option.strip('-')}.npy"]
-
-    def check(self, layer, *arguments, inputs=("query", "key", "value"), heads=H, sequence_first=False, unit=None, **rules):
-        files = {name: getattr(self, name) for name in inputs}
-        given = []
-        for name, array in files.items():
-            given += self.give("--" + name, np.swapaxes(array, 0, 1) if sequence_first else array)
-        succeed("mha", "--params", "p.safetensors", "--heads", heads, *given, "--out", "y.npy", "--weights-out", "w.npy",
-                *(["--sequence-first"] if sequence_first else []), *arguments, cwd=self.folder)
-        query = files["query"]
-        key = files.get("key", query)
-        y, w = np.load(self.folder / "y.npy"), np.load(self.folder / "w.npy")
-        out, dout, p, dp = oracle.layer(layer, heads, query, key, files.get("value", key), unit or self.unit, **rules)
-        assert y.dtype == w.dtype == self.dtype
-        store = 2.0**-24 if self.dtype == F32 else 0
-        oracle.check(np.swapaxes(y, 0, 1) if sequence_first else y, out, dout + store * np.abs(out))
-        oracle.check(w, p, dp + store * p)
 
 
 @pytest.fixture
 def case(tmp_path, rng):
-    return Case(tmp_path, rng)
+    return LayerCase(tmp_path, rng)
 
 
 # -------------------------------------------------------------------------------------------------------- shapes and inputs
@@ -98,14 +21,14 @@ def case(tmp_path, rng):
 @pytest.mark.parametrize("sequence_first", [False, True])
 def test_inputs(tmp_path, rng, inputs, sequence_first):
     """Key defaults to query, value to key; [B,T,E] or [T,B,E]."""
-    case, layer = Case(tmp_path, rng, t=S if inputs == ("query", "value") else T), draw_layer(rng)
+    case, layer = LayerCase(tmp_path, rng, t=S if inputs == ("query", "value") else T), draw_layer(rng)
     save(tmp_path / "p.safetensors", named(layer, "torch"))
     case.check(layer, inputs=inputs, sequence_first=sequence_first)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_widths(tmp_path, rng, bias):
-    case, layer = Case(tmp_path, rng, kdim=5, vdim=9), draw_layer(rng, kdim=5, vdim=9, bias=bias)
+    case, layer = LayerCase(tmp_path, rng, kdim=5, vdim=9), draw_layer(rng, kdim=5, vdim=9, bias=bias)
     save(tmp_path / "p.safetensors", named(layer, "torch", apart=True))
     case.check(layer)
 
@@ -127,7 +50,7 @@ def test_one_head(case, rng):
 def test_float64(tmp_path, rng, has_fp64):
     if not has_fp64:
         pytest.skip("the device has no fp64")
-    case, layer = Case(tmp_path, rng, F64), draw_layer(rng, dtype=F64)
+    case, layer = LayerCase(tmp_path, rng, F64), draw_layer(rng, dtype=F64)
     save(tmp_path / "p.safetensors", named(layer, "torch"), "F64")
     case.check(layer)
     case.query, case.key, case.value = (x.astype(F32).astype(F64) for x in (case.query, case.key, case.value))
@@ -194,9 +117,19 @@ def test_parameters_that_do_not_fit(case, rng):
     base = ["mha", "--params", "p.safetensors", "--out", "y.npy", *inputs]
 
     save(folder / "p.safetensors", named(layer, "bert"), prefix="encoder.")
-    refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "encoder.self.query.weight"])  # a miss lists the names
+    for wrong in [[], ["--prefix", "encoder"], ["--prefix=decoder.", "--naming=bert"]]:  # a miss lists the names, and guesses
+        refuse(2, folder, *base, "--heads", H, *wrong,
+               says=["p.safetensors", "prefix 'encoder.' would fit;", "encoder.self.query.weight"])
+    assert "would fit" not in refuse(2, folder, *base, "--heads", H, "--naming", "llama", says="encoder.self.query.weight")
     refuse(2, folder, *base, "--heads", H, "--prefix", "encoder.", "--naming", "llama", says="encoder.self.query.weight")
-    refuse(2, folder, *base, "--heads", 5, "--prefix", "encoder.", says=["5", "12"])
+    refuse(2, folder, *base, "--heads", 5, "--prefix", "encoder.", says=["p.safetensors: heads 5", "12"])
+    save(folder / "p.safetensors", {f"model.{i}.attn.{n}": t for i in range(3) for n, t in named(layer, "llama").items()})
+    refuse(2, folder, *base, "--heads", H, says="prefix 'model.0.attn.' would fit, as would 2 others;")
+    save(folder / "p.safetensors", {n: t for n, t in named(layer, "torch").items()})
+    refuse(2, folder, *base, "--heads", H, "--prefix", "attn.", says="prefix '' would fit;")
+    save(folder / "p.safetensors", named(layer, "wq"), prefix="x")  # no name's end is a word of its own
+    assert "would fit" not in refuse(2, folder, *base, "--heads", H, says="xw_q.weight")
+    save(folder / "p.safetensors", named(layer, "bert"), prefix="encoder.")
     refuse(2, folder, *base[:2], "nowhere.safetensors", *base[3:], "--heads", H, says="nowhere.safetensors")
     refuse(2, folder, *base[:2], "query.npy", *base[3:], "--heads", H, says="query.npy")
 
@@ -204,20 +137,21 @@ def test_parameters_that_do_not_fit(case, rng):
     for name, shape, says in [("w_v.weight", (11, 12), "11"), ("w_o.weight", (12, 12, 1), "12"),
                               ("w_k.bias", (11,), "11"), ("w_q.weight", (0, 12), "0")]:
         save(folder / "p.safetensors", {**broken, name: np.zeros(shape, F32)})
-        refuse(2, folder, *base, "--heads", H, says=["p.safetensors", name, says])
+        refuse(2, folder, *base, "--heads", H, says=["p.safetensors: ", name, says])
     save(folder / "p.safetensors", {**broken, "w_q.weight": np.zeros((12, 11), F32)})  # a layer of another width
     refuse(2, folder, *base, "--heads", H, says=["--query", "[2,5,12]", "p.safetensors", "11"])
     save(folder / "p.safetensors", {n: t for n, t in named(layer, "bert").items() if n != "self.key.bias"})
     refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "self.key.bias"])
-    # What this version does not know must not be left out silently: it would change every value.
-    extra = {"bias_k": np.zeros((1, 1, E), F32), "bias_v": np.zeros((1, 1, E), F32)}
-    save(folder / "p.safetensors", {**named(layer, "torch"), **extra})
-    refuse(2, folder, *base, "--heads", H, says=["bias_k", "not in this version"])
+    # Of the extra key and value there are both or none.
+    for name, other in [("bias_k", "bias_v"), ("bias_v", "bias_k")]:
+        save(folder / "p.safetensors", {**named(layer, "torch"), name: np.zeros((1, 1, E), F32)})
+        refuse(2, folder, *base, "--heads", H, says=["p.safetensors", f"lacks {other}"])
+    save(folder / "p.safetensors", {**named(layer, "torch"), "bias_k": np.zeros((1, 1, E), F32), "bias_v": np.zeros((E,), F32)})
+    refuse(2, folder, *base, "--heads", H, says=["p.safetensors", "bias_v", "[12]", "[1,1,12]"])
     # Grouped queries, which the shapes tell of.
-    grouped = {**layer, "wk": layer["wk"][:4], "wv": layer["wv"][:4], "bk": layer["bk"][:4], "bv": layer["bv"][:4]}
-    save(folder / "p.safetensors", named(grouped, "llama"))
-    refuse(2, folder, *base, "--heads", H, says="p.safetensors")
-    refuse(2, folder, *base, "--heads", H, "--kv-heads", 1, says="does not do grouped queries yet")
+    save(folder / "p.safetensors", named(draw_layer(rng, kv_share=3), "llama"))
+    refuse(2, folder, *base, "--heads", H, says=["p.safetensors: k_proj.weight has 4 rows for keys", "1 heads of size 4", "kv_heads 3"])
+    refuse(2, folder, *base, "--heads", H, "--kv-heads", 2, says=["--kv-heads 2 does not divide --heads 3"])
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<Q", 2**63) + b"{}", struct.pack("<Q", 100) + b"{}",
@@ -248,7 +182,7 @@ def test_types(case, rng):
     query = case.give("--query", case.query)
     base = ["mha", "--params", "p.safetensors", "--heads", H, "--out", "y.npy"]
     refuse(2, case.folder, *base, *query, *case.give("--key", case.key.astype(F64)), says="float64 goes with float64 only")
-    refuse(2, case.folder, *base, *case.give("--query", case.query.astype(np.float16)), says=["float16", "yet"])
+    refuse(2, case.folder, *base, *case.give("--query", case.query.astype(np.uint16)), says=["uint16", "--bf16"])
     refuse(2, case.folder, *base, *case.give("--query", case.query.astype(int)), says="int64")
 
 
@@ -282,7 +216,7 @@ def test_rows_without_keys_give_the_bias(case, rng):
 
 @pytest.mark.parametrize("shape", [dict(b=0), dict(t=0), dict(s=0)], ids=str)
 def test_empty(tmp_path, rng, shape):
-    case, layer = Case(tmp_path, rng, **shape), draw_layer(rng)
+    case, layer = LayerCase(tmp_path, rng, **shape), draw_layer(rng)
     save(tmp_path / "p.safetensors", named(layer, "torch"))
     case.check(layer)
     case.check(layer, sequence_first=True)

@@ -48,7 +48,7 @@ def test_json(folder, command, repeat, has_event_times):
     for ours, theirs in {"device": "name", "driver": "driver", "platform": "platform", "index": "index"}.items():
         assert report[ours] == row[theirs]
     assert report["path"] == "gemm" and report["compute"] == "fp32" and report["repeat"] == repeat
-    assert report["shape"] == {"B": B, "H": H, "T": T, "S": S, "D": D, "Dv": D}
+    assert report["shape"] == {"B": B, "H": H, "G": H, "T": T, "S": S, "D": D, "Dv": D}
     assert is_summary(report["wall_ms"]) and report["wall_ms"]["min"] > 0
     if has_event_times or report["device_ms"] is not None:
         assert is_summary(report["device_ms"]) and report["device_ms"]["min"] > 0

@@ -4,45 +4,8 @@ import numpy as np
 import pytest
 
 import oracle
+from cases import B, D, DV, F32, F64, H, S, T, Case
 from support import succeed
-
-B, H, T, S, D, DV = 2, 3, 5, 7, 4, 6
-F32, F64 = np.float32, np.float64
-
-
-class Case:
-    """Q, K and V in a folder, and a comparison with the oracle."""
-
-    def __init__(self, folder, rng, dtype=F32, shape=(B, H, T, S, D, DV)):
-        self.folder, self.dtype, self.arguments = folder, np.dtype(dtype), []
-        self.b, self.h, self.t, self.s, d, dv = shape
-        self.q = rng.standard_normal((self.b, self.h, self.t, d)).astype(dtype)
-        self.k = rng.standard_normal((self.b, self.h, self.s, d)).astype(dtype)
-        self.v = rng.standard_normal((self.b, self.h, self.s, dv)).astype(dtype)
-        self.unit = oracle.UNIT[self.dtype]
-
-    def give(self, option, array):
-        """Saves an array and gives it with an option."""
-        name = f"{option.lstrip('-')}{len(self.arguments)}.npy"
-        np.save(self.folder / name, array)
-        self.arguments += [option, name]
-
-    def run(self, *arguments):
-        for name in "qkv":
-            np.save(self.folder / f"{name}.npy", getattr(self, name))
-        return succeed("sdpa", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--out", "y.npy", "--weights-out", "w.npy",
-                       *self.arguments, *arguments, cwd=self.folder)
-
-    def results(self):
-        return np.load(self.folder / "y.npy"), np.load(self.folder / "w.npy")
-
-    def check(self, *arguments, **rules):
-        assert self.run(*arguments).stdout == ""
-        y, w = self.results()
-        out, dout, p, dp = oracle.attention(self.q, self.k, self.v, self.unit, **rules)
-        assert y.dtype == w.dtype == self.dtype
-        oracle.check(y, out, dout)
-        oracle.check(w, p, dp)
 
 
 @pytest.fixture
