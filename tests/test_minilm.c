@@ -61,7 +61,7 @@ static ref_layer_result run_reference(const minilm *m) {
                      .scale = CLATTN_SCALE_AUTO,
                      .rules = {.masks = &mask, .mask_count = 1, .window_left = -1, .window_right = -1},
                      .arithmetic = ref_float32()};
-  for (int p = 0; p < CLATTN_PARAMETER_COUNT; p++) {
+  for (int p = 0; p <= CLATTN_BO; p++) {
     const float *data = clattn_parameters_data(m->parameters, (clattn_parameter)p);
     layer.parameter[p] = ref_array_create(p < CLATTN_BQ ? WIDTH * WIDTH : WIDTH);
     for (size_t n = 0; n < layer.parameter[p].count; n++) layer.parameter[p].value[n] = (double)data[n];
