@@ -123,6 +123,7 @@ int fault_exceptions_were_used(const char *operation, test_line *line) {
   for (size_t i = 0; i < EXCEPTION_COUNT; i++) {
     const exception *row = &exceptions[i];
     if (row->operation == NULL || strcmp(row->operation, operation) != 0 || was_used[i]) continue;
+    if (row->when.whose == FOREIGN) continue; /* not on every machine */
     return test_fail(line, "the exception of %s after %s in '%s' was of no use", row->call,
                      row->when.after != NULL ? row->when.after : "any call", operation);
   }
