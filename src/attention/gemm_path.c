@@ -69,8 +69,7 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
                   problem->batch, problem->heads, problem->q_len, problem->kv_len);
   scratch_need smallest = *heads;
   smallest.bytes[SCRATCH_SCORES] = row_bytes;
-  clattn_status status =
-      find_limit(context, problem, scratch_total(context, &smallest) + fixed_bytes, &cut->limit);
+  clattn_status status = find_limit(context, problem, scratch_total(context, &smallest) + fixed_bytes, &cut->limit);
   if (status != CLATTN_SUCCESS) return status;
   cut->limit -= fixed_bytes;
 

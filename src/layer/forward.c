@@ -203,16 +203,18 @@ static clattn_status prepare(clattn_context *context, forward_call *call) {
   const scratch_need weight = {.bytes = {[SCRATCH_WEIGHT] = largest_weight_copy(call)}};
   scratch_need entry;
   size_t entries = problem->batch;
-  for (int attempt = 0; attempt < 2; attempt++) {
+  /* Which rows can stay where they are, and so how much memory they take, depends on how many entries go at a time: cut
+   * finer until it is as many as was thought. One alone often needs no copy of its rows. */
+  for (;; entries = call->chunk_entries) {
     find_orders(call, entries);
     entry = entry_scratch(call);
-    CHECK(gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, scratch_total(context, &weight),
-                        &call->cut));
-    call->chunk_entries = call->cut.chunk_units / problem->kv_heads;
-    /* Which rows can stay where they are depends on how many entries go at a time. A second cut may be finer than the
-     * first, for which its orders hold as well, but it must not be coarser. */
+    status = gemm_cut_work(context, problem, problem->kv_heads, entries, &entry, scratch_total(context, &weight),
+                           &call->cut);
+    const int too_much = status == CLATTN_OUT_OF_DEVICE_MEMORY && entries > 1;
+    if (too_much) message_clear(context_message(context));
+    if (!too_much) CHECK(status);
+    call->chunk_entries = too_much ? 1 : call->cut.chunk_units / problem->kv_heads;
     if (call->chunk_entries == entries) break;
-    entries = call->chunk_entries;
   }
   call->scratch = scratch_times(&entry, call->chunk_entries);
   call->scratch.bytes[SCRATCH_WEIGHT] = weight.bytes[SCRATCH_WEIGHT];

@@ -91,6 +91,14 @@ WRAP_OTHER(open64, int, (const char *path, int flags, ...)) {
   OPEN_BODY(__real_open64);
 }
 
+WRAP_OTHER(mkstemp, int, (char *path)) {
+  return fault_system(FAULT_FILE, "mkstemp") ? -1 : hold_descriptor(__real_mkstemp(path));
+}
+
+WRAP_OTHER(mkstemp64, int, (char *path)) {
+  return fault_system(FAULT_FILE, "mkstemp") ? -1 : hold_descriptor(__real_mkstemp64(path));
+}
+
 WRAP_OTHER(close, int, (int descriptor)) {
   const int fails = fault_system(FAULT_FILE, "close");
   fault_drop(HELD_DESCRIPTOR, handle_of(descriptor));

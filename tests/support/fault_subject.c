@@ -25,12 +25,20 @@ static const char *text_of(const void *user) {
 
 static void prepare(void *user) {
   fault_subject *s = user;
-  clattn_context *context = s->call.context;
   for (int r = 0; r < RESULTS; r++)
     if (result(s, r) != NULL) guarded_reset(result(s, r));
   s->end = NULL;
-  clattn_context_trim(context);
-  if (s->cold) program_cache_clear(&context->programs);
+}
+
+/* No scratch memory in the pool. */
+static void empty_pool(void *user) {
+  clattn_context_trim(((fault_subject *)user)->call.context);
+}
+
+/* No kernels, either. */
+static void empty_caches(void *user) {
+  empty_pool(user);
+  program_cache_clear(&((fault_subject *)user)->call.context->programs);
 }
 
 static clattn_status run(void *user) {
@@ -127,18 +135,18 @@ static void lend(fault_subject *s) {
 }
 
 static void sweep_call(fault_subject *s, const char *name) {
-  const fault_operation operation = {.name = name,
-                                     .user = s,
-                                     .prepare = prepare,
-                                     .run = run,
-                                     .message = text_of,
-                                     .untouched = untouched,
-                                     .right = right,
-                                     .release = release};
+  fault_operation operation = {.name = name,
+                               .user = s,
+                               .prepare = prepare,
+                               .cool = empty_pool,
+                               .run = run,
+                               .message = text_of,
+                               .untouched = untouched,
+                               .right = right,
+                               .release = release};
   EXPECT_SWEEP(&operation, FAULT_OPENCL | FAULT_CLBLAST);
-  s->cold = 1;
+  operation.cool = empty_caches;
   EXPECT_SWEEP(&operation, FAULT_BUILD | FAULT_MEMORY);
-  s->cold = 0;
 }
 
 static void sweep_plan(fault_subject *s, const char *name) {

@@ -22,7 +22,6 @@ typedef struct fault_subject {
   int with_events; /* 1: the call waits for an event, and tells its end by one */
   int in_part;     /* 1: lent scratch memory is a sub-buffer */
   /* The sweeps' own. */
-  int cold;            /* 1: kernels are built in each run */
   cl_mem part;         /* the sub-buffer, or NULL */
   cl_event begin, end; /* the events, or NULL */
   clattn_options options;

@@ -5,6 +5,7 @@
 #include <clblast_c.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ typedef struct attempt {
   const variant *variant;
   fault_report report;
   clattn_status status;
+  char message[1024];
 } attempt;
 
 static const char *message_of(const fault_operation *operation) {
@@ -74,17 +76,15 @@ static int has(const char *message, const char *part, test_line *line) {
 static int failure_holds(const attempt *a, test_line *line) {
   const fault_operation *operation = a->operation;
   if (operation->message != NULL) {
-    const char *message = message_of(operation);
-    if (!has(message, fault_expected_error(&a->report, a->variant->code), line)) return 0;
-    if (!a->variant->lasting && !has(message, fault_expected_name(&a->report), line)) return 0;
+    if (!has(a->message, fault_expected_error(&a->report, a->variant->code), line)) return 0;
+    if (!a->variant->lasting && !has(a->message, fault_expected_name(&a->report), line)) return 0;
   }
   return a->report.writes > 0 || operation->untouched == NULL || operation->untouched(operation->user, line);
 }
 
 static int success_holds(const attempt *a, fault_outcome outcome, test_line *line) {
   const fault_operation *operation = a->operation;
-  const char *message = message_of(operation);
-  if (message[0] != '\0') return test_fail(line, "a message in spite of success");
+  if (a->message[0] != '\0') return test_fail(line, "a message in spite of success");
   if (outcome == FAULT_SURVIVED) return operation->right(operation->user, line);
   return operation->partial != NULL ? operation->partial(operation->user, &a->report, line)
                                     : test_fail(line, "nothing says what is missing");
@@ -127,10 +127,12 @@ static int attempt_holds(const fault_operation *operation, const variant *v, uns
                          int *fired, test_line *line) {
   attempt a = {.operation = operation, .variant = v};
   const fault_plan plan = {.kinds = v->kinds, .nth = nth, .lasting = v->lasting, .code = v->code};
+  if (operation->cool != NULL) operation->cool(operation->user);
   if (operation->prepare != NULL) operation->prepare(operation->user);
   faults_arm(&plan);
   a.status = operation->run(operation->user);
   a.report = faults_disarm();
+  snprintf(a.message, sizeof a.message, "%s", message_of(operation));
   *fired = a.report.fired;
   int good = 1;
   if (*fired)

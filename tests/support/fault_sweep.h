@@ -12,7 +12,9 @@
 typedef struct fault_operation {
   const char *name; /* as in the table of exceptions */
   void *user;
-  void (*prepare)(void *user);                   /* before each run: fresh outputs, empty caches; may be NULL */
+  void (*prepare)(void *user);                   /* before each run: fresh outputs; may be NULL */
+  void (*cool)(void *user);                      /* before a run with a fault: empty caches; may be NULL. The run behind
+                                                    it finds them as the fault left them */
   clattn_status (*run)(void *user);              /* what the faults are for */
   const char *(*message)(const void *user);      /* of the last run; NULL: the calls have no way to say anything */
   int (*untouched)(void *user, test_line *line); /* the outputs are what they were before the run */
