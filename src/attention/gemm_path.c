@@ -240,21 +240,56 @@ cleanup:
   return status;
 }
 
-void gemm_explain(const clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
-                  text_builder *text) {
-  softmax_shape shape = softmax_choose(context, problem);
-  text_add(text, "path: gemm, CLBlast %s products around a softmax kernel (%s)\n", clattn_type_name(problem->compute),
+void gemm_explain_path(const attention_problem *problem, text_builder *text) {
+  text_add(text, "path: gemm (%s)\n",
            problem->options.path == CLATTN_PATH_GEMM ? "asked for" : "auto: the only path of this version");
+}
+
+/* What a score goes through between the products. */
+static void explain_softmax(const clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                            text_builder *text) {
+  const clattn_options *options = &problem->options;
+  const softmax_shape shape = softmax_choose(context, problem);
+  const size_t terms = options->mask_count, columns = problem_columns(problem);
+  char modifiers[32];
+  const size_t early = terms > MASKS_PER_KERNEL ? terms - MASKS_PER_KERNEL : 0;
+  text_builder changes = text_begin(modifiers, sizeof modifiers);
+  if (options->soft_cap > 0) text_add(&changes, ", soft cap");
+  if (options->alibi_slopes != NULL) text_add(&changes, ", slopes");
+  if (early > 0)
+    text_add(text, "mask_scores: mask terms 0 to %zu%s, up to %d terms a pass (softmax takes no more than %d)\n",
+             early - 1, modifiers, MASKS_PER_KERNEL, MASKS_PER_KERNEL);
+  text_add(text, "softmax: [%zu,%zu,%zu], %zu mask terms%s%s; %u work-item%s a row, %u column%s each at a time",
+           cut->slice_units, cut->slice_rows, columns, terms - early, early == 0 ? modifiers : "",
+           options->dropout > 0 && !options->inference ? ", dropout" : "", shape.work_group,
+           shape.work_group > 1 ? "s" : "", shape.vector, shape.vector > 1 ? "s" : "");
+  text_add(text, " (class %s: float vectors of %u)\n", context->info.kind, context->info.vector_width);
+  if (options->weights != NULL && options->weights->rank == 3)
+    text_add(text, "average_weights: %zu heads into [%zu,%zu,%zu]\n", problem->heads, problem->batch, problem->q_len,
+             columns);
+}
+
+void gemm_explain(const clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
+                  const gemm_heads *heads, text_builder *text) {
+  const clattn_options *options = &problem->options;
+  if (problem_columns(problem) == 0) {
+    text_add(text, "scores: none, there is no key; the output is filled with zeros\n");
+    return;
+  }
+  const score_slice slice = {NULL, 0, cut->slice_units, 0, cut->slice_rows};
+  const product scores = score_product(problem, cut, heads, &slice, 0),
+                output = output_product(problem, cut, heads, &slice, 0);
+  text_add(text, "scores: ");
+  blas_explain(&scores, text);
   text_add(text,
-           "softmax: %u work-item%s a row, %u column%s each at a time (kernels of class %s: float vectors of %u)\n",
-           shape.work_group, shape.work_group > 1 ? "s" : "", shape.vector, shape.vector > 1 ? "s" : "",
-           context->info.kind, context->info.vector_width);
-  if (problem->options.mask_count > MASKS_PER_KERNEL)
-    text_add(text, "masks: %zu terms, the last %d inside the softmax, those before in passes of their own\n",
-             problem->options.mask_count, MASKS_PER_KERNEL);
-  text_add(text, "scores: [%zu,%zu,%zu] of [%zu,%zu,%zu] at once, %llu slice%s (%s limit of %llu bytes)\n",
-           cut->slice_units, cut->slice_rows, problem_columns(problem), cut->units, cut->unit_rows,
-           problem_columns(problem), (unsigned long long)cut->slices, cut->slices > 1 ? "s" : "",
-           problem->options.scratch_limit || context->scratch_limit || problem->options.scratch ? "given" : "default",
+           ", %zu of %zu units (batch entry, key head) by %zu of %zu rows: %llu slice%s (%s limit of %llu bytes)\n",
+           cut->slice_units, cut->units, cut->slice_rows, cut->unit_rows, (unsigned long long)cut->slices,
+           cut->slices > 1 ? "s" : "",
+           options->scratch_limit || context->scratch_limit || options->scratch ? "given" : "default",
            (unsigned long long)cut->limit);
+  explain_softmax(context, problem, cut, text);
+  if (!problem->wants_output) return;
+  text_add(text, "values: ");
+  blas_explain(&output, text);
+  text_add(text, "\n");
 }

@@ -56,8 +56,10 @@ clattn_status gemm_attend_nothing(clattn_context *context, const attention_probl
 clattn_status gemm_temporary_bytes(clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
                                    const gemm_heads *heads, uint64_t *bytes);
 
-/* Lines of clattn_plan about the cut, the soft max and the memory. */
+/* Lines of clattn_plan: the path, and why; then each stage from the scores to the heads' output, in the order in which
+ * they run, with shapes and reasons. */
+void gemm_explain_path(const attention_problem *problem, text_builder *text);
 void gemm_explain(const clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
-                  text_builder *text);
+                  const gemm_heads *heads, text_builder *text);
 
 #endif

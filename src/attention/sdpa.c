@@ -271,6 +271,48 @@ clattn_status clattn_sdpa(clattn_context *context, const clattn_tensor *query, c
   return status == CLATTN_SUCCESS ? run(context, &call) : status;
 }
 
+/* Where a product finds an operand, and why it is no longer where the caller has it. */
+static void explain_operand(const sdpa_call *call, const char *name, const clattn_tensor *tensor, int in_place,
+                            text_builder *text) {
+  const attention_problem *problem = &call->problem;
+  text_add(text, ", %s", name);
+  if (in_place)
+    text_add(text, " in place");
+  else if (problem->extra_keys > 0)
+    text_add(text, " copied (a zero key behind it)");
+  else if (problem->options.kv_lengths != NULL)
+    text_add(text, " copied (zeros behind kv_lengths)");
+  else if (tensor->type != problem->compute)
+    text_add(text, " copied (%s to %s)", clattn_type_name(tensor->type), clattn_type_name(problem->compute));
+  else
+    text_add(text, " copied (its strides or offset fit no batch)");
+}
+
+static void explain_split(const sdpa_call *call, text_builder *text) {
+  char shape[SHAPE_TEXT_SIZE];
+  if (problem_columns(&call->problem) == 0) return;
+  text_add(text, "split_heads: query %s copied (the scale goes into it)", shape_text(shape, 4, call->query->shape));
+  explain_operand(call, "key", call->key, call->key_in_place, text);
+  if (call->problem.wants_output) explain_operand(call, "value", call->value, call->value_in_place, text);
+  text_add(text, "\n");
+}
+
+static void explain_merge(const sdpa_call *call, text_builder *text) {
+  const attention_problem *problem = &call->problem;
+  char shape[SHAPE_TEXT_SIZE];
+  if (!problem->wants_output) return;
+  (void)shape_text(shape, 4, call->output->shape);
+  if (call->output_in_place)
+    text_add(text, "output: %s written in place\n", shape);
+  else if (problem->options.q_lengths != NULL)
+    text_add(text, "merge_heads: output %s copied (zeros behind q_lengths)\n", shape);
+  else if (call->output->type != problem->compute)
+    text_add(text, "merge_heads: output %s copied (%s to %s)\n", shape, clattn_type_name(problem->compute),
+             clattn_type_name(call->output->type));
+  else
+    text_add(text, "merge_heads: output %s copied (its strides or offset fit no batch)\n", shape);
+}
+
 clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
                                const clattn_tensor *value, const clattn_tensor *output, const clattn_options *options,
                                clattn_plan *plan) {
@@ -290,10 +332,10 @@ clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *que
   CHECK(gemm_temporary_bytes(context, &call.problem, &call.cut, &heads, &plan->library_bytes));
   plan->scratch_bytes = scratch_total(context, &call.scratch);
   plan->slices = call.cut.slices;
-  gemm_explain(context, &call.problem, &call.cut, &text);
-  text_add(&text, "heads: query copied (the scale goes into it), key %s, value %s, output %s\n",
-           call.key_in_place ? "in place" : "copied", call.value_in_place ? "in place" : "copied",
-           call.output_in_place ? "in place" : "copied");
+  gemm_explain_path(&call.problem, &text);
+  explain_split(&call, &text);
+  gemm_explain(context, &call.problem, &call.cut, &heads, &text);
+  explain_merge(&call, &text);
   text_add(&text, "memory: %llu bytes of scratch, up to %llu bytes inside CLBlast\n",
            (unsigned long long)plan->scratch_bytes, (unsigned long long)plan->library_bytes);
   trust_explain(context, call.use, &text);

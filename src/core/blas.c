@@ -137,6 +137,17 @@ clattn_status blas_multiply(clattn_context *context, const product *what) {
   return status;
 }
 
+void blas_explain(const product *what, text_builder *text) {
+  const int batched = what->batch > 1 && can_batch(what);
+  text_add(text, "CLBlast %cgemm%s ", what->type == CLATTN_FLOAT64 ? 'D' : 'S', batched ? "StridedBatched" : "");
+  if (what->batch > 1) text_add(text, "%zu x ", what->batch);
+  if (what->b_transposed)
+    text_add(text, "[%zu,%zu][%zu,%zu]^T", what->m, what->k, what->n, what->k);
+  else
+    text_add(text, "[%zu,%zu][%zu,%zu]", what->m, what->k, what->k, what->n);
+  if (what->batch > 1 && !batched) text_add(text, " one by one (batches misread such strides)");
+}
+
 clattn_status blas_temporary_bytes(clattn_context *context, const product *what, uint64_t *bytes) {
   cl_command_queue queue = context->queue;
   size_t one = 0;

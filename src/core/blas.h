@@ -36,6 +36,9 @@ const char *blas_version(void);
 /* Enqueues it. An extent or index past 31 bits, which CLBlast's kernels cannot address, is refused with UNSUPPORTED. */
 clattn_status blas_multiply(clattn_context *context, const product *what);
 
+/* Which routine of CLBlast does it, with its shapes: "CLBlast SgemmStridedBatched 6 x [5,4][7,4]^T". */
+void blas_explain(const product *what, text_builder *text);
+
 /* Device memory that CLBlast takes for itself while the product runs. */
 clattn_status blas_temporary_bytes(clattn_context *context, const product *what, uint64_t *bytes);
 

@@ -432,10 +432,73 @@ cleanup:
   return status;
 }
 
+/* How an input is projected: "CLBlast Sgemm [10,12][12,12]^T in place". */
+static void explain_projection(const forward_call *call, size_t which, text_builder *text) {
+  const clattn_type compute = call->mha->compute;
+  const clattn_tensor *input = call->input[which];
+  if (input->shape[1] == 0) {
+    text_add(text, "none, it is empty");
+    return;
+  }
+  projection_explain(call->mha, (clattn_parameter)(CLATTN_WQ + which), call->chunk_entries * input->shape[1], text);
+  if (call->order[which] != ROWS_COPIED)
+    text_add(text, " in place%s", call->order[which] == ROWS_TIME_MAJOR ? " (sequence first)" : "");
+  else if (input->type != compute)
+    text_add(text, " after split_heads (%s to %s)", clattn_type_name(input->type), clattn_type_name(compute));
+  else
+    text_add(text, " after split_heads (no product takes such strides)");
+}
+
+/* The three are often alike, and are told of once then. */
+static void explain_projections(const forward_call *call, text_builder *text) {
+  char parts[IN_COUNT][256];
+  const size_t count = wanted_inputs(call);
+  for (size_t i = 0; i < count; i++) {
+    text_builder part = text_begin(parts[i], sizeof parts[i]);
+    explain_projection(call, i, &part);
+    const int repeats = i > 0 && strcmp(parts[i], parts[i - 1]) == 0;
+    text_add(text, "%s%s: %s", i == 0 ? "projections: " : "; ", input_names[i], repeats ? "the same" : parts[i]);
+  }
+  if (count > 0) text_add(text, "\n");
+}
+
+/* The copies of the projected rows into heads, with what happens on the way. */
+static void explain_split(const forward_call *call, text_builder *text) {
+  const attention_problem *p = &call->problem;
+  const size_t entries = call->chunk_entries, columns = problem_columns(p), count = wanted_inputs(call);
+  const char *bias = call->mha->config.bias ? "bias, " : "";
+  if (count == 0) return;
+  text_add(text, "split_heads: query [%zu,%zu,%zu,%zu] (%sscale, heads apart); key [%zu,%zu,%zu,%zu]", entries,
+           p->heads, p->q_len, p->head_dim, bias, entries, p->kv_heads, columns, p->head_dim);
+  if (count > IN_VALUE) text_add(text, ", value [%zu,%zu,%zu,%zu]", entries, p->kv_heads, columns, p->value_dim);
+  text_add(text, " (%sheads apart%s%s)\n", bias, p->extra_keys > 0 ? ", extra keys" : "",
+           p->options.kv_lengths != NULL ? ", zeros behind kv_lengths" : "");
+}
+
+/* The stages round the attention itself, in their order. */
+static void explain(const forward_call *call, text_builder *text) {
+  const clattn_mha *mha = call->mha;
+  const attention_problem *p = &call->problem;
+  const gemm_heads heads = gemm_scratch_heads(mha->context, p);
+  const size_t entries = call->chunk_entries;
+  const char *bias = mha->config.bias ? "bias, " : "";
+  gemm_explain_path(p, text);
+  text_add(text, "batch: %zu of %zu entries at a time\n", entries, p->batch);
+  explain_projections(call, text);
+  explain_split(call, text);
+  gemm_explain(mha->context, p, &call->cut, &heads, text);
+  if (!p->wants_output) return;
+  text_add(text, "merge_heads: [%zu,%zu,%zu,%zu] to [%zu,%zu,%zu]\nout-projection: ", entries, p->heads, p->q_len,
+           p->value_dim, entries, p->q_len, p->heads * p->value_dim);
+  projection_explain(mha, CLATTN_WO, entries * p->q_len, text);
+  text_add(text, ", merge_heads into the output (%sas %s%s%s)\n", bias, clattn_type_name(call->output->type),
+           p->options.output_dropout > 0 && !p->options.inference ? ", dropout" : "",
+           p->options.q_lengths != NULL ? ", zeros behind q_lengths" : "");
+}
+
 clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const clattn_tensor *key,
                               const clattn_tensor *value, const clattn_tensor *output, const clattn_options *options,
                               clattn_plan *plan) {
-  static const char *const orders[] = {"copied", "in place", "in place (sequence first)"};
   forward_call call;
   clattn_status status = begin_call(mha, query, key, value, output, options, &call);
   if (status == CLATTN_SELF_CHECK_FAILED && plan != NULL) path_explain_none(mha->context, plan);
@@ -451,10 +514,7 @@ clattn_status clattn_mha_plan(clattn_mha *mha, const clattn_tensor *query, const
   CHECK(temporary_bytes(&call, &plan->library_bytes));
   plan->scratch_bytes = scratch_total(mha->context, &call.scratch);
   plan->slices = call.cut.slices;
-  text_add(&text, "projections: CLBlast, the bias with the copy that splits or stores; query %s, key %s, value %s\n",
-           orders[call.order[IN_QUERY]], orders[call.order[IN_KEY]], orders[call.order[IN_VALUE]]);
-  gemm_explain(mha->context, &call.problem, &call.cut, &text);
-  text_add(&text, "batch: %zu of %zu entries at a time\n", call.chunk_entries, call.problem.batch);
+  explain(&call, &text);
   text_add(&text, "memory: %llu bytes of scratch, up to %llu bytes inside CLBlast\n",
            (unsigned long long)plan->scratch_bytes, (unsigned long long)plan->library_bytes);
   trust_explain(mha->context, call.use, &text);

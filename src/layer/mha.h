@@ -31,4 +31,7 @@ clattn_status project(const clattn_mha *mha, clattn_parameter which, matrix from
 /* What CLBlast takes for it. */
 clattn_status projection_temporary_bytes(const clattn_mha *mha, clattn_parameter which, size_t rows, uint64_t *bytes);
 
+/* How it is multiplied, in words. */
+void projection_explain(const clattn_mha *mha, clattn_parameter which, size_t rows, text_builder *text);
+
 #endif

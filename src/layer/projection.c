@@ -70,3 +70,12 @@ clattn_status projection_temporary_bytes(const clattn_mha *mha, clattn_parameter
   product p = make_product(mha, which, from, rows, NULL, NULL);
   return blas_temporary_bytes(mha->context, &p, bytes);
 }
+
+void projection_explain(const clattn_mha *mha, clattn_parameter which, size_t rows, text_builder *text) {
+  size_t out = 0, in = 0;
+  config_shape(&mha->config, which, &out, &in);
+  const matrix from = {NULL, 0, in, 0};
+  const product p = make_product(mha, which, from, rows, NULL, NULL);
+  blas_explain(&p, text);
+  if (weight_copy_bytes(mha, which) > 0) text_add(text, " on a copy of the weight");
+}

@@ -85,16 +85,53 @@ def test_repeat_prints_times(folder, command, has_event_times):
     assert len(lines) == 4
 
 
+def stages(explained):
+    """[(name, what is said of it), ...]"""
+    return [tuple(line.split(": ", 1)) for line in explained.splitlines()]
+
+
+STAGES = {
+    "sdpa": [("path", "gemm"), ("split_heads", "query [2,3,5,4]"), ("scores", "SgemmStridedBatched 6 x [5,4][7,4]^T"),
+             ("softmax", "[6,5,7]"), ("values", "SgemmStridedBatched 6 x [5,7][7,4]"), ("output", "[2,3,5,4]")],
+    "mha": [("path", "gemm"), ("batch", "2 of 2"), ("projections", "query: CLBlast Sgemm [10,12][12,12]^T in place; key: "
+            "CLBlast Sgemm [14,12][12,12]^T in place; value: the same"), ("split_heads", "query [2,3,5,4] (bias, scale"),
+            ("scores", "SgemmStridedBatched 6 x [5,4][7,4]^T"), ("softmax", "[6,5,7]"), ("values", "6 x [5,7][7,4]"),
+            ("merge_heads", "[2,3,5,4] to [2,5,12]"), ("out-projection", "Sgemm [10,12][12,12]^T, merge_heads")],
+}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_explain(folder, command):
+    """The kernels that run, in their order, with shapes; and memory."""
     result = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", cwd=folder)
     assert result.stdout == ""
     row = next(row for row in json.loads(succeed("devices", "--json").stdout)["devices"] if row["selected"])
     assert result.stderr.startswith(f"device: {row['index']} {row['name']} on {row['platform']}, driver {row['driver']} (")
-    for word in ["path: gemm", "softmax: ", "memory: ", "bytes"] + (["projections: CLBlast"] if command == "mha" else []):
-        assert word in result.stderr, result.stderr
+    told = stages(result.stderr)[1:]
+    for (name, says), (found, words) in zip(STAGES[command] + [("memory", "bytes"), ("self check", "")], told, strict=True):
+        assert name == found and says in words, (name, says, words)
     both = succeed(*COMMANDS[command], "--out", "out.npy", "--explain", "--json", cwd=folder)
-    assert both.stderr == result.stderr and json.loads(both.stdout)["path"] == "gemm"
+    assert stages(both.stderr)[1:-1] == told[:-1] and json.loads(both.stdout)["path"] == "gemm"
+
+
+def test_explain_of_everything(folder):
+    np.save(folder / "mask.npy", np.zeros((T, S), bool))
+    np.save(folder / "ones.npy", np.ones(H, np.float16))
+    np.save(folder / "half.npy", np.load(folder / "x.npy").astype(np.float16))
+    masks = ["--block-mask", "mask.npy"] * 9
+    result = succeed(*COMMANDS["mha"][:5], "--query", "half.npy", "--key", "y.npy", *masks, "--alibi", "ones.npy", "--softcap=3",
+                     "--dropout=0.1", "--add-zero-attn", "--weights-out", "w.npy", "--average-weights", "--out", "out.npy",
+                     "--explain", cwd=folder)
+    told = dict(stages(result.stderr))
+    for name, says in {"projections": "query: CLBlast Sgemm [10,12][12,12]^T after split_heads (float16 to float32)",
+                       "split_heads": "key [2,3,8,4], value [2,3,8,4] (bias, heads apart, extra keys)",
+                       "scores": "6 x [5,4][8,4]^T", "mask_scores": "mask terms 0 to 4, soft cap, slopes",
+                       "softmax": "[6,5,8], 4 mask terms, dropout", "average_weights": "3 heads into [2,5,8]",
+                       "out-projection": "merge_heads into the output (bias, as float16)"}.items():
+        assert says in told[name], (name, says, told)
+    # What does not run is not told of.
+    quiet = succeed(*COMMANDS["sdpa"], "--weights-out", "w.npy", "--explain", cwd=folder)
+    assert not {"values", "merge_heads", "output", "mask_scores"} & set(dict(stages(quiet.stderr)))
 
 
 def test_explain_of_what_is_refused(folder):
