@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT, setenv */
 #endif
+#include "support/planted.h"
 #include "support/setup.h"
 
 #include <criterion/criterion.h>
@@ -185,6 +186,13 @@ static clattn_status provoke_clblast(void) {
   return run_small_call(plain);
 }
 
+/* A driver that computes wrongly, and nothing on disk that says otherwise. */
+static clattn_status provoke_self_check(void) {
+  cr_assert_eq(setenv("CLATTN_CACHE_DIR", "/dev/null/nowhere", 1), 0);
+  planted_fault("1 / sum", "2 / sum");
+  return run_small_call(plain);
+}
+
 /* The disk is full as far as this process can tell: no file may grow past 64 bytes. */
 static clattn_status provoke_file_error(void) {
   char folder[] = "/tmp/clattn_status_XXXXXX", path[64];
@@ -228,7 +236,8 @@ static const struct {
                     {CLATTN_BUILD_FAILED, provoke_build},
                     {CLATTN_OPENCL_ERROR, provoke_opencl},
                     {CLATTN_CLBLAST_ERROR, provoke_clblast},
-                    {CLATTN_FILE_ERROR, provoke_file_error}};
+                    {CLATTN_FILE_ERROR, provoke_file_error},
+                    {CLATTN_SELF_CHECK_FAILED, provoke_self_check}};
 enum { PROVOCATIONS = sizeof provocations / sizeof *provocations };
 
 /* ---------------------------------------------------------------------------------------------------------- tests */

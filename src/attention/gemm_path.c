@@ -278,7 +278,7 @@ void gemm_explain(const clattn_context *context, const attention_problem *proble
   }
   const score_slice slice = {NULL, 0, cut->slice_units, 0, cut->slice_rows};
   const product scores = score_product(problem, cut, heads, &slice, 0),
-                output = output_product(problem, cut, heads, &slice, 0);
+                output = output_product(problem, cut, heads, &slice, 0, 0);
   text_add(text, "scores: ");
   blas_explain(&scores, text);
   text_add(text,
