@@ -25,7 +25,7 @@ static const char excused[] =
     " strtod strtol strtoll strtoul strtoull"
     " bsearch qsort snprintf vsnprintf"
     " __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc __errno_location tolower toupper"
-    " ceil exp exp2 expm1 fabs floor fmax fmin frexp ldexp log log1p log2 nextafter pow sqrt tanh"
+    " ceil cosh exp exp2 expm1 fabs floor fmax fmin frexp ldexp log log1p log2 nextafter pow sqrt tanh"
     " clearerr ferror fileno getenv getpid"
     " sigfillset sigprocmask" /* of the calling thread, with arguments that are known to be right */
     " json_array json_array_append_new json_array_get json_array_size json_delete json_dumps json_integer"
