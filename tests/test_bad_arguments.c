@@ -234,7 +234,7 @@ Test(bad_arguments, parameters_from_arrays) {
   REFUSED(INVALID_TYPE, "int32", clattn_parameters_create(&config, CLATTN_INT32, all, &p, message, sizeof message));
   REFUSED(INVALID_TYPE, "0", clattn_parameters_create(&config, (clattn_type)0, all, &p, message, sizeof message));
   static const char *const names[CLATTN_PARAMETER_COUNT] = {"WQ", "WK", "WV", "WO",     "BQ",
-                                                             "BK", "BV", "BO", "BIAS_K", "BIAS_V"};
+                                                            "BK", "BV", "BO", "BIAS_K", "BIAS_V"};
   for (int which = 0; which < CLATTN_PARAMETER_COUNT; which++) {
     const void *some[CLATTN_PARAMETER_COUNT];
     memcpy(some, all, sizeof some);
