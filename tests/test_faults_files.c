@@ -151,6 +151,7 @@ Test(faults_files, loading_stacked_parameters) {
   parameters_state s = make_state();
   cr_assert_eq(save(&s), CLATTN_SUCCESS, "%s", s.message);
   sweep_making(&s, "load parameters", load, FAULT_MEMORY | FAULT_FILE);
+  EXPECT_EXCEPTIONS("load parameters");
 }
 
 Test(faults_files, loading_separate_parameters) {
@@ -162,6 +163,7 @@ Test(faults_files, loading_separate_parameters) {
   s.naming = CLATTN_NAMING_LLAMA;
   cr_assert_eq(save(&s), CLATTN_SUCCESS, "%s", s.message);
   sweep_making(&s, "load parameters", load, FAULT_MEMORY | FAULT_FILE);
+  EXPECT_EXCEPTIONS("load parameters");
 }
 
 /* -------------------------------------------------------------------------------------------------------------- saving
@@ -407,4 +409,5 @@ Test(faults_files, sets_of_outputs) {
                                      .right = set_right,
                                      .partial = set_partial};
   EXPECT_SWEEP(&operation, FAULT_MEMORY | FAULT_FILE);
+  EXPECT_EXCEPTIONS("write outputs");
 }

@@ -232,7 +232,7 @@ static void take(check_array *array, numbers *from) {
   *from = old;
 }
 
-static int ask_reference(check_case *check) {
+int check_case_ask_reference(check_case *check) {
   reference_mask masks[CHECK_MASKS];
   reference_result result;
   const check_array *a = check->arrays;
@@ -276,7 +276,7 @@ int check_case_create(check_case *check, const check_row *row, clattn_type compu
   fill_options(check);
   if (!add_inputs(check) || !add_parameters(check) || !add_options(check)) return 0;
   fill_at_random(check);
-  if (row->fill == NULL) return ask_reference(check);
+  if (row->fill == NULL) return check_case_ask_reference(check);
   row->fill(check);
   return 1;
 }

@@ -42,6 +42,9 @@ typedef struct check_case {
 int check_case_create(check_case *check, const check_row *row, clattn_type compute);
 void check_case_free(check_case *check);
 
+/* Replaces what must come out by what the reference says of the inputs; 0 if the host has no memory. */
+int check_case_ask_reference(check_case *check);
+
 /* Columns of the weights: the keys and the extra ones. */
 size_t check_columns(const check_case *check);
 

@@ -67,12 +67,14 @@ static void compute_score(score_row *row, size_t g, size_t j) {
   row->error[j] = fabs(scale) * (reference_gamma((double)d_count + 4, row->unit) * absolute + carried);
 }
 
-/* cap * tanh(score / cap). The derivative is at most 1; the quotient, the rounded cap, tanh and the product: 20 u. */
+/* cap * tanh(score / cap). What the score errs by counts with the largest derivative near it, 1 / cosh^2; the quotient,
+ * the rounded cap, tanh and the product: 20 u. */
 static void apply_cap(score_row *row, size_t j) {
-  const double cap = row->call->options->soft_cap;
+  const double cap = row->call->options->soft_cap, score = row->score[j], error = row->error[j];
   if (!(cap > 0)) return;
-  row->score[j] = cap * tanh(row->score[j] / cap);
-  row->error[j] += 20 * row->unit * fabs(row->score[j]) + row->tiny;
+  const double flat = cosh(fabs(score) > error ? (fabs(score) - error) / cap : 0);
+  row->score[j] = cap * tanh(score / cap);
+  row->error[j] = error / flat / flat + 20 * row->unit * fabs(row->score[j]) + row->tiny;
 }
 
 static double mask_value(const score_row *row, const reference_mask *mask, size_t j) {
@@ -190,9 +192,10 @@ int reference_drops(double probability, const clattn_options *options, uint32_t 
 void reference_drop(double probability, const clattn_options *options, double unit, uint32_t stream, size_t row,
                     size_t column, double *value, double *error) {
   if (!(probability > 0) || options->inference) return;
-  const double factor = reference_drops(probability, options, stream, row, column) ? 0 : 1 / (1 - probability);
-  *error = factor * (*error + 4 * unit * (fabs(*value) + *error)); /* a rounded reciprocal and a product */
-  *value *= factor;
+  const double factor = 1 / (1 - probability); /* a rounded reciprocal and a product */
+  const int dropped = reference_drops(probability, options, stream, row, column);
+  *error = dropped ? 0 : factor * (*error + 4 * unit * (fabs(*value) + *error));
+  *value = dropped ? 0 : factor * *value;
 }
 
 /* out[d] = sum_j p[j] v[j,d]: live products and additions, one more where rows are divided at the end. */

@@ -18,31 +18,32 @@ enum { CALL_LIMIT = 4000 };
 typedef struct variant {
   unsigned kinds;
   int code, lasting;
+  int thin; /* 1: belongs to thin sweeps, too */
 } variant;
 
 static const variant variants[] = {
-    {FAULT_OPENCL, CL_OUT_OF_RESOURCES, 0},
-    {FAULT_OPENCL, CL_OUT_OF_HOST_MEMORY, 0},
-    {FAULT_OPENCL, CL_DEVICE_NOT_AVAILABLE, 0},
-    {FAULT_OPENCL, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0},
-    {FAULT_OPENCL | FAULT_CLBLAST, CL_DEVICE_NOT_AVAILABLE, 1}, /* a device that is lost stays lost */
-    {FAULT_BUILD, CL_OUT_OF_RESOURCES, 0},
-    {FAULT_BUILD, CL_OUT_OF_HOST_MEMORY, 0},
-    {FAULT_BUILD, CL_DEVICE_NOT_AVAILABLE, 0},
-    {FAULT_BUILD, CL_BUILD_PROGRAM_FAILURE, 0},
-    {FAULT_CLBLAST, CL_OUT_OF_RESOURCES, 0},
-    {FAULT_CLBLAST, CL_OUT_OF_HOST_MEMORY, 0},
-    {FAULT_CLBLAST, CL_DEVICE_NOT_AVAILABLE, 0},
-    {FAULT_CLBLAST, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0},
-    {FAULT_CLBLAST, CL_BUILD_PROGRAM_FAILURE, 0},
-    {FAULT_CLBLAST, CLBlastInvalidLocalMemUsage, 0},
-    {FAULT_MEMORY, ENOMEM, 0},
-    {FAULT_MEMORY, ENOMEM, 1},
-    {FAULT_FILE, EIO, 0},
-    {FAULT_FILE, ENOSPC, 0},
-    {FAULT_FILE, EACCES, 0},
-    {FAULT_FILE, ENOMEM, 0},
-    {FAULT_FILE, EINTR, 0},
+    {FAULT_OPENCL, CL_OUT_OF_RESOURCES, 0, 1},
+    {FAULT_OPENCL, CL_OUT_OF_HOST_MEMORY, 0, 0},
+    {FAULT_OPENCL, CL_DEVICE_NOT_AVAILABLE, 0, 0},
+    {FAULT_OPENCL, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0, 0},
+    {FAULT_OPENCL | FAULT_CLBLAST, CL_DEVICE_NOT_AVAILABLE, 1, 1}, /* a device that is lost stays lost */
+    {FAULT_BUILD, CL_OUT_OF_RESOURCES, 0, 0},
+    {FAULT_BUILD, CL_OUT_OF_HOST_MEMORY, 0, 0},
+    {FAULT_BUILD, CL_DEVICE_NOT_AVAILABLE, 0, 0},
+    {FAULT_BUILD, CL_BUILD_PROGRAM_FAILURE, 0, 1},
+    {FAULT_CLBLAST, CL_OUT_OF_RESOURCES, 0, 1},
+    {FAULT_CLBLAST, CL_OUT_OF_HOST_MEMORY, 0, 0},
+    {FAULT_CLBLAST, CL_DEVICE_NOT_AVAILABLE, 0, 0},
+    {FAULT_CLBLAST, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0, 0},
+    {FAULT_CLBLAST, CL_BUILD_PROGRAM_FAILURE, 0, 0},
+    {FAULT_CLBLAST, CLBlastInvalidLocalMemUsage, 0, 0},
+    {FAULT_MEMORY, ENOMEM, 0, 1},
+    {FAULT_MEMORY, ENOMEM, 1, 0},
+    {FAULT_FILE, EIO, 0, 1},
+    {FAULT_FILE, ENOSPC, 0, 0},
+    {FAULT_FILE, EACCES, 0, 0},
+    {FAULT_FILE, ENOMEM, 0, 0},
+    {FAULT_FILE, EINTR, 0, 0},
 };
 
 /* One run with a fault. */
@@ -79,6 +80,7 @@ static int failure_holds(const attempt *a, test_line *line) {
     if (!has(a->message, fault_expected_error(&a->report, a->variant->code), line)) return 0;
     if (!a->variant->lasting && !has(a->message, fault_expected_name(&a->report), line)) return 0;
   }
+  if (operation->failed != NULL && !operation->failed(operation->user, line)) return 0;
   return a->report.writes > 0 || operation->untouched == NULL || operation->untouched(operation->user, line);
 }
 
@@ -154,7 +156,7 @@ unsigned fault_sweep(const fault_operation *operation, unsigned kinds, test_line
   if (!clean_run(operation, NULL, line) || !clean_run(operation, NULL, line)) return 0;
   const fault_account steady = faults_held();
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; v++) {
-    if ((variants[v].kinds & kinds) == 0) continue;
+    if ((variants[v].kinds & kinds) == 0 || ((kinds & FAULT_THIN) && !variants[v].thin)) continue;
     int fired = 1;
     for (unsigned nth = 1; fired; nth++) {
       if (nth > CALL_LIMIT) return (unsigned)test_fail(line, "%s: more than %d calls", operation->name, CALL_LIMIT);

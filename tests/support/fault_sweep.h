@@ -18,6 +18,7 @@ typedef struct fault_operation {
   clattn_status (*run)(void *user);              /* what the faults are for */
   const char *(*message)(const void *user);      /* of the last run; NULL: the calls have no way to say anything */
   int (*untouched)(void *user, test_line *line); /* the outputs are what they were before the run */
+  int (*failed)(void *user, test_line *line);    /* what else holds after every failure; may be NULL */
   int (*right)(void *user, test_line *line);     /* the results are those of a run without a fault */
   /* The results of a run that went well but could not do all: they say what is missing. NULL: there is no such thing.
    */
@@ -34,6 +35,16 @@ void fault_sweep_begin(void);
 /* Sweeps all calls of these kinds. Returns how many runs had a fault, or 0 and a line with the first that went wrong:
  * an operation that makes no such call is wrong, too. */
 unsigned fault_sweep(const fault_operation *operation, unsigned kinds, test_line *line);
+
+/* 1 if every exception that the table makes for an operation of this name was called for by the sweeps of this process.
+ */
+int fault_exceptions_were_used(const char *operation, test_line *line);
+
+#define EXPECT_EXCEPTIONS(operation)                                                                                   \
+  do {                                                                                                                 \
+    test_line line_ = {{0}};                                                                                           \
+    cr_expect(fault_exceptions_were_used((operation), &line_), "%s", line_.text);                                      \
+  } while (0)
 
 #define EXPECT_SWEEP(operation, kinds)                                                                                 \
   do {                                                                                                                 \

@@ -11,8 +11,9 @@
 
 #include "setup.h"
 
-/* Kinds of calls; FAULT_BUILD are those of FAULT_OPENCL that make programs and kernels. */
-enum { FAULT_OPENCL = 1, FAULT_BUILD = 2, FAULT_CLBLAST = 4, FAULT_MEMORY = 8, FAULT_FILE = 16 };
+/* Kinds of calls; FAULT_BUILD are those of FAULT_OPENCL that make programs and kernels. FAULT_THIN is no kind: a sweep
+ * with it has each call fail in fewer ways. */
+enum { FAULT_OPENCL = 1, FAULT_BUILD = 2, FAULT_CLBLAST = 4, FAULT_MEMORY = 8, FAULT_FILE = 16, FAULT_THIN = 32 };
 
 /* Which call is to fail, and how. */
 typedef struct fault_plan {
