@@ -37,7 +37,7 @@ def test_grouped_queries_as_pytorch_has_them(tmp_path, has_fp64):
 
 
 # ------------------------------------------------------------------------------------------------------ soft cap and slopes
-@pytest.mark.parametrize("value", ["0.5", "30", "1e-3", "1e20"])
+@pytest.mark.parametrize("value", ["0.5", "1e-3", "1e20"])
 def test_soft_cap(case, rng, value):
     """After the scale, before the masks: scores of any size are bounded, what is added to them is not."""
     case.q *= 10
@@ -54,16 +54,17 @@ def test_soft_cap_in_fp64_takes_any_number(case, has_fp64):
     case.check("--softcap=1e-300", "--compute", "fp64", soft_cap=1e-300)
 
 
-@pytest.mark.parametrize("shape", [(H,), (B, H)], ids=["H", "BH"])
-@pytest.mark.parametrize("dtype", [np.float16, F32, F64])
-def test_alibi(case, rng, shape, dtype):
+@pytest.mark.parametrize("shape, dtype, rules", [
+    ((H,), F32, dict(causal="bottom-right")), ((B, H), np.float16, dict(causal_offset=-2, window_left=3)),
+    ((B, H), F64, dict(causal="top-left")),
+], ids=["[H] float32", "[B,H] float16", "[B,H] float64"])
+def test_alibi(case, rng, shape, dtype, rules):
     """Slopes of both signs and any float type; the distance counts from the position that the causal rule gives."""
     slopes = rng.standard_normal(shape).astype(dtype)
     slopes.flat[0] = 0
     lengths = np.array([S, 4])
     case.give("--alibi", slopes)
     case.give("--kv-lengths", lengths)
-    rules = {"H": dict(causal="bottom-right"), "BH": dict(causal_offset=-2, window_left=3)}["BH" if len(shape) == 2 else "H"]
     case.check(*[f"--{name.replace('_', '-')}={value}" for name, value in rules.items()], slopes=slopes.astype(F32),
                kv_lengths=lengths, **rules)
 
@@ -76,8 +77,7 @@ def test_alibi_without_a_rule(case):
 
 
 # ------------------------------------------------------------------------------------------------------------ query lengths
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("dtype, average", [(np.int32, False), (np.int64, True)], ids=["int32", "int64 average"])
 def test_q_lengths(case, rng, dtype, average):
     """Rows behind an entry's length are 0 to the bit, and the others are as ever."""
     case.k[0, 0, 0, 0] = -1e30  # so that rows which are not left out differ much
@@ -98,7 +98,7 @@ def test_q_lengths(case, rng, dtype, average):
 
 
 # ------------------------------------------------------------------------------------------------------------------ dropout
-@pytest.mark.parametrize("p, seed", [("0.1", 0), ("0.5", 3), ("0.999", 2**64 - 1), ("1e-12", 1), ("0", 7)])
+@pytest.mark.parametrize("p, seed", [("0.1", 0), ("0.5", 3), ("0.999", 2**64 - 1), ("1e-12", 1)])
 def test_dropout(case, p, seed):
     """The bits are those of the published generator, whatever the machine."""
     case.check("--dropout", p, "--seed", seed, dropout=float(p), seed=seed)
@@ -120,7 +120,7 @@ def test_dropout_of_many_columns_and_masked_rows(tmp_path, rng):
 def test_seed(case):
     """The default is 0; another seed drops others; the same one the same, to the bit; without dropout it changes nothing."""
     weights = []
-    for arguments in [["--dropout=0.5"], ["--dropout=0.5", "--seed=0"], ["--dropout=0.5", "--seed=1"], [], ["--seed=1"]]:
+    for arguments in [["--dropout=0.5"], ["--dropout=0.5", "--seed=0"], ["--dropout=0.5", "--seed=1"], [], ["--dropout=0", "--seed=1"]]:
         case.run(*arguments)
         weights.append(case.results()[1].tobytes())
     assert weights[0] == weights[1] and weights[3] == weights[4] and len(set(weights)) == 3

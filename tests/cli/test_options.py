@@ -207,7 +207,7 @@ def test_help_says_what_is_not_there(command):
 
 
 def test_choices_that_are_the_default_anyway(folder, tmp_path):
-    for extra in [["--path", "auto"], ["--path=gemm", "--compute=fp32"], ["--compute", "auto"]]:
+    for extra in [["--path", "auto", "--compute", "auto"], ["--path=gemm", "--compute=fp32"]]:
         succeed(*SDPA[:-1], tmp_path / "y.npy", *extra, cwd=folder)
     for extra in [["--projection", "auto", "--kv-heads", "2"], ["--projection=clblast", "--naming", "auto", "--prefix="]]:
         succeed(*MHA[:-1], tmp_path / "y.npy", *extra, cwd=folder)
