@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT, setenv */
 #endif
+#include "support/planted.h"
 #include "support/setup.h"
 
 #include <criterion/criterion.h>
@@ -214,6 +215,14 @@ static clattn_status provoke_file_error(void) {
   return status;
 }
 
+/* A driver that doubles every probability; nobody is to remember it. */
+static clattn_status provoke_self_check(void) {
+  setenv("CLATTN_CACHE_DIR", "/dev/null/nowhere", 1);
+  unsetenv("CLATTN_SELF_CHECK");
+  planted_fault("1 / sum", "2 / sum");
+  return run_small_call(plain);
+}
+
 static const struct {
   clattn_status status;
   clattn_status (*provoke)(void);
@@ -232,7 +241,8 @@ static const struct {
                     {CLATTN_BUILD_FAILED, provoke_build},
                     {CLATTN_OPENCL_ERROR, provoke_opencl},
                     {CLATTN_CLBLAST_ERROR, provoke_clblast},
-                    {CLATTN_FILE_ERROR, provoke_file_error}};
+                    {CLATTN_FILE_ERROR, provoke_file_error},
+                    {CLATTN_SELF_CHECK_FAILED, provoke_self_check}};
 enum { PROVOCATIONS = sizeof provocations / sizeof *provocations };
 
 /* ---------------------------------------------------------------------------------------------------------- tests */

@@ -3,6 +3,7 @@
 
 #include <clblast_c.h>
 #include <limits.h>
+#include <stdatomic.h>
 
 #include "core/context.h"
 #include "core/tensor.h"
@@ -116,6 +117,26 @@ static CLBlastStatusCode multiply_batch(clattn_context *context, const product *
                                     what->batch, &queue, NULL);
 }
 
+/* When CLBlast (1.5.3 to 1.7.0) is used for the first time, it fills a table of the whole process without a lock;
+ * contexts in two threads could do so at once. So the first use is a question without consequences, and one thread's at
+ * a time. What guards it must be the whole process's, too. */
+static clattn_status begin_use(clattn_context *context, const product *what) {
+  static atomic_int used;
+  static atomic_flag busy = ATOMIC_FLAG_INIT;
+  if (atomic_load_explicit(&used, memory_order_acquire)) return CLATTN_SUCCESS;
+  while (atomic_flag_test_and_set_explicit(&busy, memory_order_acquire)) continue; /* milliseconds, once */
+  CLBlastStatusCode code = CLBlastSuccess;
+  if (!atomic_load_explicit(&used, memory_order_acquire)) {
+    cl_command_queue queue = context->queue;
+    size_t bytes = 0;
+    code = CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, 1, 1, 1, 0, 1, 0,
+                                      1, 0, 1, &queue, &bytes);
+    atomic_store_explicit(&used, code == CLBlastSuccess, memory_order_release);
+  }
+  atomic_flag_clear_explicit(&busy, memory_order_release);
+  return check_result(context, what, code);
+}
+
 static int can_batch(const product *what) {
   return blas_batch_is_safe(&what->a, what->m, what->k) && blas_batch_is_safe(&what->c, what->m, what->n) &&
          (what->b_transposed || blas_batch_is_safe(&what->b, what->k, what->n));
@@ -130,8 +151,9 @@ clattn_status blas_multiply(clattn_context *context, const product *what) {
     return REFUSE(context, CLATTN_UNSUPPORTED,
                   "a product of %zu times [%zu,%zu,%zu] needs indices past 31 bits, which CLBlast does not have",
                   what->batch, what->m, what->n, what->k);
+  clattn_status status = begin_use(context, what);
+  if (status != CLATTN_SUCCESS) return status;
   if (what->batch > 1 && can_batch(what)) return check_result(context, what, multiply_batch(context, what));
-  clattn_status status = CLATTN_SUCCESS;
   for (size_t i = 0; i < what->batch && status == CLATTN_SUCCESS; i++)
     status = check_result(context, what, multiply_one(context, what, i));
   return status;
@@ -151,6 +173,8 @@ void blas_explain(const product *what, text_builder *text) {
 clattn_status blas_temporary_bytes(clattn_context *context, const product *what, uint64_t *bytes) {
   cl_command_queue queue = context->queue;
   size_t one = 0;
+  clattn_status status = begin_use(context, what);
+  if (status != CLATTN_SUCCESS) return status;
   /* Asked with offset 0, as batched products behave; single ones with an offset may copy an operand more. */
   CLBlastStatusCode code =
       what->type == CLATTN_FLOAT64

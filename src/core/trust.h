@@ -39,8 +39,9 @@ typedef enum trust_feature {
 } trust_feature;
 
 /* CLBlast has other kernels for large products. From which size on depends on the device: the cube of 128 on some GPUs,
- * of 704 where it knows nothing better. */
-#define TRUST_LARGE_PRODUCT ((uint64_t)1 << 28)
+ * of 704 where it knows nothing better. The check costs as much as a few such products, so that smaller calls do not
+ * wait for it. */
+#define TRUST_LARGE_PRODUCT ((uint64_t)1 << 29)
 
 typedef struct trust_use {
   clattn_path path;

@@ -219,7 +219,8 @@ static size_t chosen_feature(const check_row *row, size_t i) {
 
 static double feature_weight(const check_case *check, row_at at, size_t j) {
   const size_t d = check->row.head_dim, f = chosen_feature(&check->row, at.i);
-  return j % d == f ? 1 / (double)(check->row.kv_len / d + (f < check->row.kv_len % d)) : 0;
+  const size_t keys = check->row.kv_len / d + (f < check->row.kv_len % d);
+  return j % d == f ? 1 / (double)keys : 0;
 }
 
 /* Key j has feature j % D, query i looks for one: scores of 100 and 0. */

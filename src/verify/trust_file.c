@@ -24,7 +24,7 @@ static const char *const result_names[3] = {"pass", "fail", "unsupported"};
  */
 
 static size_t record_count(void) {
-  return TRUST_PATHS * 2 * battery_count;
+  return (size_t)TRUST_PATHS * 2 * battery_count;
 }
 
 trust_record *trust_find(const trust_state *state, clattn_path path, clattn_type compute, size_t row) {
