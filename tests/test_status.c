@@ -218,6 +218,14 @@ static clattn_status provoke_file_error(void) {
   return status;
 }
 
+/* A driver that doubles every probability; nobody is to remember it. */
+static clattn_status provoke_self_check(void) {
+  setenv("CLATTN_CACHE_DIR", "/dev/null/nowhere", 1);
+  unsetenv("CLATTN_SELF_CHECK");
+  planted_fault("1 / sum", "2 / sum");
+  return run_small_call(plain);
+}
+
 static const struct {
   clattn_status status;
   clattn_status (*provoke)(void);

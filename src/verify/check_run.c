@@ -29,6 +29,30 @@ clattn_status check_scope_enter(clattn_context *context, check_scope *scope) {
   return CLATTN_SUCCESS;
 }
 
+/* Scratch memory that holds NaN, as long as the small checks need it: what a kernel should have written and has not
+ * shows. */
+static clattn_status poison_scratch(clattn_context *context) {
+  clattn_status status = CLATTN_SUCCESS;
+  const size_t bytes = (size_t)1 << 17;
+  const cl_uint nan = 0xffffffffu;
+  workspace *pool = &context->workspace;
+  for (int slot = 0; slot < SCRATCH_SLOTS; slot++) {
+    cl_int error = CL_SUCCESS;
+    if (pool->pool[slot] == NULL) {
+      pool->pool[slot] = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, bytes, NULL, &error);
+      CHECK_CL(context_message(context), error, "clCreateBuffer of %zu bytes of scratch memory", bytes);
+      pool->pool_bytes[slot] = bytes;
+    }
+    CHECK_CL(context_message(context),
+             clEnqueueFillBuffer(context->queue, pool->pool[slot], &nan, sizeof nan, 0,
+                                 (size_t)pool->pool_bytes[slot] / sizeof nan * sizeof nan, 0, NULL, NULL),
+             "clEnqueueFillBuffer of %llu bytes", (unsigned long long)pool->pool_bytes[slot]);
+  }
+
+cleanup:
+  return status;
+}
+
 void check_scope_leave(clattn_context *context, check_scope *scope) {
   (void)clFinish(context->queue);
   workspace_clear(&context->workspace);
@@ -154,6 +178,7 @@ static clattn_status enqueue(check_call *call, clattn_plan *plan) {
 static clattn_status prepare_scratch(check_call *call, clattn_check *result) {
   clattn_status status = CLATTN_SUCCESS;
   clattn_options *options = &call->check.options;
+  unsigned char *nan = NULL;
   clattn_plan plan;
   if (options->scratch_limit == 0 && !call->check.row.lent_scratch) return CLATTN_SUCCESS;
   CHECK(enqueue(call, &plan));
@@ -165,11 +190,15 @@ static clattn_status prepare_scratch(check_call *call, clattn_check *result) {
   }
   if (!call->check.row.lent_scratch) return CLATTN_SUCCESS;
   const size_t bytes = (size_t)plan.scratch_bytes;
-  CHECK(clattn_tensor_create(call->context, CLATTN_BOOL8, 1, &bytes, NULL, &call->scratch));
+  nan = malloc(bytes);
+  if (nan == NULL) return REFUSE(call->context, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %zu bytes of a check", bytes);
+  memset(nan, 0xff, bytes);
+  CHECK(clattn_tensor_create(call->context, CLATTN_BOOL8, 1, &bytes, nan, &call->scratch));
   options->scratch = call->scratch.buffer;
   options->scratch_bytes = bytes;
 
 cleanup:
+  free(nan);
   return status;
 }
 
@@ -260,6 +289,7 @@ clattn_status check_run(clattn_context *context, clattn_path path, const check_r
   CHECK(upload_all(context, &call.check));
   if (row->embed > 0) CHECK(make_layer(context, &call.check, &call.mha));
   point_options(&call, path);
+  CHECK(poison_scratch(context));
   CHECK(prepare_scratch(&call, result));
   CHECK(enqueue(&call, NULL));
   CHECK(read_results(&call, result));

@@ -67,14 +67,14 @@ static void compute_score(score_row *row, size_t g, size_t j) {
   row->error[j] = fabs(scale) * (reference_gamma((double)d_count + 4, row->unit) * absolute + carried);
 }
 
-/* cap * tanh(score / cap). What the score errs by counts with the largest derivative near it, 1 / cosh^2; the quotient,
+/* cap * tanh(score / cap). What the score errs by counts with the largest derivative near it, 1 - tanh^2; the quotient,
  * the rounded cap, tanh and the product: 20 u. */
 static void apply_cap(score_row *row, size_t j) {
   const double cap = row->call->options->soft_cap, score = row->score[j], error = row->error[j];
   if (!(cap > 0)) return;
-  const double flat = cosh(fabs(score) > error ? (fabs(score) - error) / cap : 0);
+  const double nearest = tanh(fabs(score) > error ? (fabs(score) - error) / cap : 0);
   row->score[j] = cap * tanh(score / cap);
-  row->error[j] = error / flat / flat + 20 * row->unit * fabs(row->score[j]) + row->tiny;
+  row->error[j] = error * (1 - nearest * nearest) + 20 * row->unit * fabs(row->score[j]) + row->tiny;
 }
 
 static double mask_value(const score_row *row, const reference_mask *mask, size_t j) {
