@@ -186,13 +186,6 @@ static clattn_status provoke_clblast(void) {
   return run_small_call(plain);
 }
 
-/* A driver that computes wrongly, and nothing on disk that says otherwise. */
-static clattn_status provoke_self_check(void) {
-  cr_assert_eq(setenv("CLATTN_CACHE_DIR", "/dev/null/nowhere", 1), 0);
-  planted_fault("1 / sum", "2 / sum");
-  return run_small_call(plain);
-}
-
 /* The disk is full as far as this process can tell: no file may grow past 64 bytes. */
 static clattn_status provoke_file_error(void) {
   char folder[] = "/tmp/clattn_status_XXXXXX", path[64];

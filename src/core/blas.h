@@ -24,6 +24,9 @@ typedef struct product {
   matrix a, b, c;
 } product;
 
+/* Makes CLBlast fill its table of tuned parameters, on the first use in the process; under the lock of first_use.h. */
+clattn_status blas_prepare(clattn_context *context, message to);
+
 /* Drops the programs that CLBlast keeps for the whole process, and with them its hold on the OpenCL context; called
  * when a context of ours ends. Other users of CLBlast in the process lose nothing but the time to build theirs again.
  */

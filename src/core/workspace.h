@@ -54,6 +54,6 @@ clattn_status workspace_reserve(clattn_context *context, const scratch_need *nee
 void workspace_return(clattn_context *context);
 
 /* Releases the pool. */
-void workspace_clear(workspace *workspace);
+void workspace_clear(workspace *pool);
 
 #endif
