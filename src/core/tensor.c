@@ -229,7 +229,7 @@ clattn_status tensor_check_overlap(clattn_context *context, const tensor_argumen
     byte_range output, other;
     CHECK(find_range(context, &arguments[i], &output));
     for (size_t j = 0; j < count; j++) {
-      int seen = arguments[j].use == TENSOR_OUTPUT && j <= i;
+      int seen = j <= i && arguments[j].use == TENSOR_OUTPUT;
       if (seen || arguments[j].tensor == NULL || tensor_is_empty(arguments[j].tensor)) continue;
       CHECK(find_range(context, &arguments[j], &other));
       if (output.root != other.root || output.begin >= other.end || other.begin >= output.end) continue;
