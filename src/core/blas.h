@@ -23,8 +23,9 @@ typedef struct product {
   matrix a, b, c;
 } product;
 
-/* Drops the programs that CLBlast keeps for the whole process, and with them its hold on the OpenCL context; called when a
- * context of ours ends. Other users of CLBlast in the process lose nothing but the time to build theirs again. */
+/* Drops the programs that CLBlast keeps for the whole process, and with them its hold on the OpenCL context; called
+ * when a context of ours ends. Other users of CLBlast in the process lose nothing but the time to build theirs again.
+ */
 void blas_forget_programs(void);
 
 /* Enqueues it. An extent or index past 31 bits, which CLBlast's kernels cannot address, is refused with UNSUPPORTED. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/blas.h"
 #include "core/context.h"
+#include "core/blas.h"
 
 #include <stdarg.h>
 #include <stdio.h>
