@@ -16,7 +16,7 @@ softmax_shape softmax_choose(const clattn_context *context, const attention_prob
   }
   /* Neighbouring work-items read neighbouring columns. 256 fill a compute unit; short rows need fewer. */
   size_t limit = context->info.max_work_group < 256 ? context->info.max_work_group : 256;
-  while (shape.work_group * 2 <= limit && shape.work_group < problem->kv_len) shape.work_group *= 2;
+  while (shape.work_group <= limit / 2 && shape.work_group < problem->kv_len) shape.work_group *= 2;
   return shape;
 }
 

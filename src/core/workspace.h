@@ -35,6 +35,6 @@ uint64_t scratch_total(const scratch_need *need);
 /* Makes every slot large enough, before anything is enqueued. Contents are undefined. */
 clattn_status workspace_reserve(clattn_context *context, const scratch_need *need);
 
-void workspace_clear(workspace *workspace);
+void workspace_clear(workspace *pool);
 
 #endif

@@ -250,7 +250,7 @@ static clattn_status read_stack(load_job *job, int first, int stacked, clattn_pa
   }
   void *target = parameters->data[first];
   if (stacked > 1) {
-    target = all = malloc(total);
+    target = all = malloc(total > 0 ? total : 1);
     if (all == NULL)
       return message_fail(job->to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for %s of %zu bytes",
                           job->tensors[first]->name, total);
@@ -258,7 +258,8 @@ static clattn_status read_stack(load_job *job, int first, int stacked, clattn_pa
   CHECK_IO(job->to, error,
            parameters->type == CLATTN_FLOAT64 ? st_read_f64(job->file, job->tensors[first], target, &error)
                                               : st_read_f32(job->file, job->tensors[first], target, &error));
-  for (size_t which = (size_t)first, at = 0; all != NULL && which < (size_t)(first + stacked); which++) {
+  size_t at = 0;
+  for (int which = first; all != NULL && which < first + stacked; which++) {
     memcpy(parameters->data[which], all + at, bytes[which]);
     at += bytes[which];
   }
@@ -350,7 +351,7 @@ static clattn_status make_item(const clattn_parameters *parameters, int first, i
   item->shape[1] = columns;
   item->data = parameters->data[first];
   if (stacked == 1) return CLATTN_SUCCESS;
-  unsigned char *all = malloc(total * columns * element);
+  unsigned char *all = malloc(total > 0 ? total * columns * element : 1);
   if (all == NULL)
     return message_fail(to, CLATTN_OUT_OF_HOST_MEMORY, "no memory for a stack of [%zu,%zu]", total, columns);
   *stack = all;

@@ -13,7 +13,7 @@ struct clattn_parameters {
 };
 
 /* With zeros in every tensor. The config must be resolved. */
-clattn_status parameters_allocate(const clattn_mha_config *config, clattn_type type, clattn_parameters **parameters,
+clattn_status parameters_allocate(const clattn_mha_config *config, clattn_type type, clattn_parameters **out,
                                   message to);
 
 #endif
