@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all_steps=(packages build clang pocl rusticl workitemrepl oclgrind sanitize consumers program format cppcheck tidy)
+all_steps=(packages build pocl workitemrepl rusticl sanitize program oclgrind clang consumers tidy format cppcheck)
 describe() {
   case $1 in
     packages) echo "install what is missing" ;;
@@ -62,8 +62,8 @@ expect() {
   if "$@"; then count 1 0; else echo "FAILED: $label (status $?): $*"; count 0 1; fi
 }
 
-# The counts of a Criterion binary, from its TAP report. A binary that crashes, hangs or reports no failure for its bad exit status is
-# itself one failed test. With a filter, Criterion reports what was filtered out as skipped without a reason; that is not counted.
+# The counts of a Criterion binary, from its TAP report. A binary that crashes, hangs or reports no failure for its bad exit
+# status is itself one failed test. With a filter, Criterion reports what was filtered out as skipped without a reason; that is not counted.
 criterion() { # BINARY LIMIT_SECONDS [FILTER] [WRAPPER...]
   local binary=$1 limit=$2 filter=${3-} name tap status=0
   shift; shift; shift || true
@@ -96,14 +96,13 @@ suite() { # BUILD LIMIT_SECONDS [FILTER] [WRAPPER...]: every test of a build fol
 
 # -------------------------------------------------------------------------------------------------------------- steps
 
-configure() { # FOLDER OPTIONS...
+built() { # FOLDER OPTIONS...: configured and built; steps that run at the same time take turns here
   local folder=$1; shift
-  cmake -S "$root" -B "$work/$folder" -DCLATTN_WERROR=ON "$@"
-}
-
-built() { # FOLDER OPTIONS...: configured and built
-  configure "$@"
-  cmake --build "$work/$1" -j "$jobs"
+  {
+    flock 9
+    cmake -S "$root" -B "$work/$folder" -DCLATTN_WERROR=ON "$@"
+    cmake --build "$work/$folder" -j "$jobs"
+  } 9>"$work/$folder.lock"
 }
 
 build_gcc() { built gcc -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Release -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON; }
@@ -112,9 +111,14 @@ step_packages() { ./bench/setup.sh build device test lint; }
 
 step_build() { build_gcc; }
 
+# Unoptimised: it is the warnings that are wanted.
+build_clang() {
+  built clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON \
+    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+}
+
 step_clang() {
-  # Unoptimised: it is the warnings that are wanted.
-  built clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON
+  build_clang
   local header=include/clattn/clattn.h warnings=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only)
   expect "the header is C99" clang -x c -std=c99 "${warnings[@]}" "$header"
   expect "the header is C++11" clang -x c++ -std=c++11 "${warnings[@]}" "$header"
@@ -128,6 +132,8 @@ step_pocl() {
     name=example_$(basename "$source" .c)
     expect "$name" timeout 60 "$work/gcc/examples/$name"
   done
+  expect "the README's program is the example" diff <(sed -n '/^```c$/,/^```$/{/^```/d;p}' README.md) \
+    <(sed -n '/^#include/,$p' tests/examples/minimal.c)
 }
 
 # Sizes are the small ones: llvmpipe is slow, and it is the other compiler that is wanted.
@@ -142,14 +148,18 @@ step_rusticl() {
   suite "$work/gcc" 300
 }
 
-short_set='@(sdpa|softmax|mha|heads)*/short*'
+# Tests named short_... together run every kernel; PoCL's second method takes a minute to compile CLBlast's products for them.
+# Oclgrind compiles nothing and can be given more.
+short_tests='*/short_*'
+oclgrind_tests='@(*/short_*|sdpa/@(layouts|packed_qkv|empty_extents|huge_logits)|weights/layouts|softmax/wide_scores'
+oclgrind_tests+='|masks/@(rows_*|layouts_*|infinite_*|one_buffer_*)|mha/@(self_cross_*|types|rows_*|empty_*))'
 
 step_workitemrepl() {
   build_gcc
   # The kernel cache does not tell the two methods apart.
   export POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
   mkdir -p "$POCL_CACHE_DIR"
-  suite "$work/gcc" 300 "$short_set"
+  suite "$work/gcc" 400 "$short_tests"
 }
 
 # Lines by which Oclgrind tells of a fault; its exit status says nothing.
@@ -173,7 +183,7 @@ CL
   expect "its reports are recognised" oclgrind_reports "$logs/faulty.txt"
   expect "it is the device in use" grep -qi oclgrind <(oclgrind "$work/gcc/clattn" devices 2>&1)
 
-  suite "$work/gcc" 300 "$short_set" oclgrind --data-races >"$logs/oclgrind.txt" 2>&1
+  suite "$work/gcc" 300 "$oclgrind_tests" oclgrind --data-races >"$logs/oclgrind.txt" 2>&1
   cat "$logs/oclgrind.txt"
   if oclgrind_reports "$logs/oclgrind.txt" >"$logs/reports.txt"; then
     echo "FAILED: Oclgrind reports:"; head -n 40 "$logs/reports.txt"; count 0 1
@@ -271,21 +281,20 @@ step_cppcheck() {
 }
 
 step_tidy() {
-  configure clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON \
-    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+  build_clang
   c_files src bench | grep '\.c$' |
     timeout 240 xargs -r -n 4 -P "$jobs" clang-tidy --quiet -p "$work/clang"
 }
 
 # ---------------------------------------------------------------------------------------------------------------- run
 
-passed=0 failed=0 skipped=0
-for step in "${steps[@]}"; do
-  counts=$work/$step/counts logs=$work/logs/$step
-  rm -rf "$logs"; mkdir -p "$logs"
-  counts=$logs/counts log=$logs/log.txt
+run_step() { # STEP: runs it, prints how it went, and leaves `passed failed skipped` in the file result of its logs
+  local step=$1 started=$SECONDS status p f s verdict=ok note=''
+  logs=$work/logs/$step counts=$logs/counts
+  local log=$logs/log.txt
+  rm -rf "$logs"
+  mkdir -p "$logs"
   : >"$counts"
-  started=$SECONDS
   # In a subshell of its own: as part of a condition, `set -e` would not hold in it.
   set +e
   (set -e; "step_$step") >"$log" 2>&1
@@ -298,24 +307,55 @@ for step in "${steps[@]}"; do
     pocl | rusticl | workitemrepl | oclgrind | sanitize | consumers | program)
       ((p + f + s > 0)) || { echo "FAILED: no test was run" >>"$log"; f=1; } ;;
   esac
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-  verdict=ok
   ((f == 0)) || verdict=FAILED
-  note=
   ((p + s == 0)) || note="$p passed, $f failed$( ((s == 0)) || echo ", $s skipped")"
-  printf '%-13s %-6s %4d s  %s\n' "$step" "$verdict" $((SECONDS - started)) "$note"
-  if ((f > 0)); then
-    echo "--- ${log#"$root"/}, its failures and its end:"
-    grep -nE '^FAILED|\[FAIL\]|^FAILED |error:|Error:' "$log" | head -n 40 || true
-    tail -n 25 "$log"
-    echo "---"
-  fi
-  # Nothing can follow a failed installation or compilation.
-  if ((f > 0)) && [[ $step == packages || $step == build ]]; then break; fi
-done
+  {
+    printf '%-13s %-6s %4d s  %s\n' "$step" "$verdict" $((SECONDS - started)) "$note"
+    ((f == 0)) || excerpt "$log"
+  } >"$logs/report"
+  cat "$logs/report"
+  echo "$p $f $s" >"$logs/result"
+}
 
-((passed + failed > 0)) || [[ ${#steps[@]} -lt ${#all_steps[@]} ]] || failed=1
-skips=
-((skipped == 0)) || skips=", $skipped skipped"
-echo "$passed passed, $failed failed$skips"
+excerpt() { # LOG: its failures and its end
+  echo "--- ${1#"$root"/}: failures and end"
+  grep -nE '^FAILED|\[FAIL\]|^FAILED |error:|Error:' "$1" | head -n 40 || true
+  tail -n 25 "$1"
+  echo "---"
+}
+
+workers=()
+stop_workers() { for worker in "${workers[@]}"; do kill -- "-$worker" 2>/dev/null || true; done; }
+trap stop_workers EXIT
+trap 'exit 130' INT TERM
+
+# Installing and compiling come first, and nothing can follow if they fail. Then two steps at a time: one has idle moments.
+later=()
+rm -f "$work"/logs/*/result
+for step in "${steps[@]}"; do
+  case $step in
+    packages | build)
+      run_step "$step"
+      read -r _ f _ <"$work/logs/$step/result"
+      ((f == 0)) || { steps=("$step"); later=(); break; } ;;
+    *) later+=("$step") ;;
+  esac
+done
+set -m # workers are process groups, so that an interrupt ends all that they started
+for step in "${later[@]}"; do
+  while (($(jobs -rp | wc -l) >= 2)); do wait -n || true; done
+  run_step "$step" &
+  workers+=("$!")
+done
+wait
+workers=()
+
+passed=0 failed=0 skipped=0
+for step in "${steps[@]}"; do
+  p=0 f=1 s=0
+  [[ ! -f $work/logs/$step/result ]] || read -r p f s <"$work/logs/$step/result"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+done
+((passed + failed > 0 || ${#steps[@]} < ${#all_steps[@]})) || failed=1
+echo "$passed passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
 ((failed == 0))
