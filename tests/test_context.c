@@ -39,14 +39,17 @@ static cl_uint queue_references(cl_command_queue queue) {
   return references;
 }
 
+static size_t count_references(void *queue) {
+  return queue_references(queue);
+}
+
 /* One life of a context on the caller's queue. */
 static void live_on(own_queue own) {
-  const cl_uint before = queue_references(own.queue);
   clattn_context_options options;
   clattn_context_options_init(&options);
   options.queue = own.queue;
   clattn_context *context = test_context_with(&options);
-  cr_expect_gt(queue_references(own.queue), before, "the queue is retained");
+  cr_expect_gt(queue_references(own.queue), 1, "the queue is retained");
   cr_expect_eq(clattn_context_queue(context), own.queue);
   cr_expect_eq(clattn_context_cl(context), own.context);
   cr_expect_str_not_empty(clattn_context_device_info(context)->name);
@@ -55,16 +58,13 @@ static void live_on(own_queue own) {
   EXPECT_LAYER(context, .batch = 2, .q_len = 5, .kv_len = 7, .config = {.embed_dim = 6, .heads = 2});
   clattn_context_destroy(&context);
   clFinish(own.queue);
+  cr_assert_eq(test_settled(count_references, own.queue, 1), 1, "the queue is not released");
 }
 
 Test(context, on_the_callers_queue) {
   own_queue own = make_queue(0);
   cr_assert_not_null(own.queue);
-  live_on(own);
-  /* Some drivers keep a reference of their own for the last command; it must not become more with every life. */
-  const cl_uint once = queue_references(own.queue);
-  for (int n = 0; n < 3; n++) live_on(own);
-  cr_expect_leq(queue_references(own.queue), once, "the queue is not released");
+  for (int n = 0; n < 4; n++) live_on(own);
   /* Queue and context still work. */
   cl_int error;
   cl_mem buffer = clCreateBuffer(own.context, CL_MEM_READ_WRITE, 64, NULL, &error);
@@ -313,9 +313,9 @@ Test(context, two_contexts) {
   clattn_context_destroy(&second);
 }
 
-/* One thread's work: its own context, cases of its own. Lines come back, since assertions belong to the main thread. */
+/* One thread's work, from a context's beginning to its end. Lines come back, since assertions belong to the main
+ * thread. */
 typedef struct thread_work {
-  clattn_context *context;
   uint64_t seed;
   test_line line;
   int good;
@@ -323,7 +323,8 @@ typedef struct thread_work {
 
 static void *run_thread(void *argument) {
   thread_work *work = argument;
-  work->good = 1;
+  clattn_context *context = NULL;
+  work->good = clattn_context_create(NULL, &context, work->line.text, sizeof work->line.text) == CLATTN_SUCCESS;
   for (uint64_t n = 0; work->good && n < 15; n++) {
     const attention_case c = {.batch = 2,
                               .heads = 2,
@@ -332,25 +333,23 @@ static void *run_thread(void *argument) {
                               .head_dim = 1 + n,
                               .seed = work->seed + n,
                               .request = {.weights = TEST_PER_HEAD}};
-    work->good = attention_case_check(work->context, &c, &work->line);
+    work->good = attention_case_check(context, &c, &work->line);
   }
+  clattn_context_destroy(&context);
   return NULL;
 }
 
+/* The first use of CLBlast in the process included, whose table of parameters must not be filled by two at once. */
 Test(context, contexts_in_threads) {
   enum { THREADS = 4 };
   thread_work work[THREADS] = {{0}};
   pthread_t threads[THREADS];
   for (int n = 0; n < THREADS; n++) {
-    work[n].context = test_context();
     work[n].seed = (uint64_t)n * 1000;
+    cr_assert_eq(pthread_create(&threads[n], NULL, run_thread, &work[n]), 0);
   }
-  for (int n = 0; n < THREADS; n++) cr_assert_eq(pthread_create(&threads[n], NULL, run_thread, &work[n]), 0);
   for (int n = 0; n < THREADS; n++) cr_assert_eq(pthread_join(threads[n], NULL), 0);
-  for (int n = 0; n < THREADS; n++) {
-    cr_expect(work[n].good, "thread %d: %s", n, work[n].line.text);
-    clattn_context_destroy(&work[n].context);
-  }
+  for (int n = 0; n < THREADS; n++) cr_expect(work[n].good, "thread %d: %s", n, work[n].line.text);
 }
 
 /* --------------------------------------------------------------------------------------------------- message, log */

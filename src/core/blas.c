@@ -3,6 +3,7 @@
 
 #include <clblast_c.h>
 #include <limits.h>
+#include <stdatomic.h>
 
 #include "core/context.h"
 #include "core/tensor.h"
@@ -55,14 +56,32 @@ static const char *clblast_error_name(int error) {
   }
 }
 
+/* Out of memory and build failures are told as such; whatever else goes wrong in there is CLBlast's. */
+static clattn_status clblast_status(CLBlastStatusCode code) {
+  clattn_status status = cl_error_status((cl_int)code);
+  return status == CLATTN_OPENCL_ERROR ? CLATTN_CLBLAST_ERROR : status;
+}
+
 static clattn_status check_result(clattn_context *context, const product *what, CLBlastStatusCode code) {
   if (code == CLBlastSuccess) return CLATTN_SUCCESS;
-  clattn_status status = cl_error_status((cl_int)code);
-  /* Out of memory and build failures are told as such; whatever else goes wrong in there is CLBlast's. */
-  if (status == CLATTN_OPENCL_ERROR) status = CLATTN_CLBLAST_ERROR;
-  return REFUSE(context, status, "CLBlast's %s GEMM of %zu times [%zu,%zu,%zu] on %s: %s (%d)",
+  return REFUSE(context, clblast_status(code), "CLBlast's %s GEMM of %zu times [%zu,%zu,%zu] on %s: %s (%d)",
                 clattn_type_name(what->type), what->batch, what->m, what->n, what->k, context->info.name,
                 clblast_error_name((int)code), (int)code);
+}
+
+/* The size of temporaries needs the table and compiles nothing. It takes a millisecond once, so a spin lock will do. */
+clattn_status blas_prepare(clattn_context *context, message to) {
+  static atomic_flag busy = ATOMIC_FLAG_INIT;
+  cl_command_queue queue = context->queue;
+  size_t bytes = 0;
+  while (atomic_flag_test_and_set(&busy)) {
+  }
+  CLBlastStatusCode code = CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, 1,
+                                                      1, 1, 0, 1, 0, 1, 0, 1, &queue, &bytes);
+  atomic_flag_clear(&busy);
+  if (code == CLBlastSuccess) return CLATTN_SUCCESS;
+  return message_fail(to, clblast_status(code), "CLBlast does not work on %s: %s (%d)", context->info.name,
+                      clblast_error_name((int)code), (int)code);
 }
 
 int blas_can_address(const matrix *operand, size_t batch, size_t rows, size_t columns) {

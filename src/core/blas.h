@@ -23,6 +23,11 @@ typedef struct product {
   matrix a, b, c;
 } product;
 
+/* CLBlast (1.5.3 to 1.7.0) fills its table of tuned parameters on the first use in the process without a lock, so that
+ * two threads at once would fill it twice over. Every context has it filled, one after the other, before it is handed
+ * out. */
+clattn_status blas_prepare(clattn_context *context, message to);
+
 /* Drops the programs that CLBlast keeps for the whole process, and with them its hold on the OpenCL context; called
  * when a context of ours ends. Other users of CLBlast in the process lose nothing but the time to build theirs again.
  */

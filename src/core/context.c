@@ -147,6 +147,7 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
     status = message_fail(to, context->info.status, "%s: %s", context->info.name, context->info.reason);
     goto cleanup;
   }
+  CHECK(blas_prepare(context, to));
   context->scratch_limit = given.scratch_limit;
 
 cleanup:
