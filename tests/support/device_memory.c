@@ -4,6 +4,8 @@
 #endif
 #include "device_memory.h"
 
+#include "setup.h"
+
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>
@@ -15,6 +17,15 @@ static atomic_size_t now, peak, buffers;
 
 size_t device_memory_now(void) {
   return atomic_load(&now);
+}
+
+static size_t read_now(void *unused) {
+  (void)unused;
+  return device_memory_now();
+}
+
+size_t device_memory_settled(size_t most) {
+  return test_settled(read_now, NULL, most);
 }
 
 size_t device_memory_peak(void) {

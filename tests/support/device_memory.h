@@ -9,6 +9,8 @@
 
 /* Bytes of the buffers that exist now; a buffer is gone when the driver says that its memory is free. */
 size_t device_memory_now(void);
+/* The same, once the driver has had the time to free all but this many bytes. */
+size_t device_memory_settled(size_t most);
 /* The most there has been since the last call of device_memory_reset. */
 size_t device_memory_peak(void);
 void device_memory_reset(void);

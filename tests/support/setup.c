@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+#endif
 #include "setup.h"
 
 #include <criterion/criterion.h>
@@ -6,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 int test_fail(test_line *line, const char *format, ...) {
   va_list arguments;
@@ -52,4 +56,13 @@ void *test_alloc(size_t count, size_t size) {
     abort();
   }
   return memory;
+}
+
+size_t test_settled(size_t (*count)(void *), void *argument, size_t most) {
+  size_t value = count(argument);
+  for (int n = 0; value > most && n < 10000; n++) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    value = count(argument);
+  }
+  return value;
 }

@@ -42,6 +42,10 @@ int test_has_fp64(const clattn_context *context);
 /* Zeroed memory; ends the process when there is none: a test cannot go on then. */
 void *test_alloc(size_t count, size_t size);
 
+/* A driver may let go of what a command used on a thread of its own, a moment after clFinish has returned. Reads the
+ * count until it is at most this, for ten seconds at the most, and returns what it read last. */
+size_t test_settled(size_t (*count)(void *), void *argument, size_t most);
+
 /* Fails the test, with the context's message, unless status is what is expected. */
 #define EXPECT_STATUS(context, expected, call)                                                                         \
   do {                                                                                                                 \
