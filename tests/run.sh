@@ -195,7 +195,8 @@ step_sanitize() {
     -DCLATTN_BUILD_CLI=OFF -DCLATTN_SANITIZE=address,undefined
   # Criterion runs each test in a process of its own and does not look at how it ended, so leaks are found by their reports.
   rm -f "$logs"/report.*
-  export ASAN_OPTIONS=log_path=$logs/report UBSAN_OPTIONS=print_stacktrace=1
+  # LLVM, in a driver, gives the thread that sets it up a signal stack of its own; AddressSanitizer would take it for its own.
+  export ASAN_OPTIONS=use_sigaltstack=0:log_path=$logs/report UBSAN_OPTIONS=print_stacktrace=1
   export LSAN_OPTIONS=suppressions=$root/tests/support/lsan.supp:print_suppressions=0
   # Only PoCL is loaded: other drivers leak while they are asked for devices, and from code that is unloaded when that is seen, so
   # that no suppression can name it.

@@ -339,7 +339,7 @@ static void *run_thread(void *argument) {
   return NULL;
 }
 
-/* The first use of CLBlast in the process included, whose table of parameters must not be filled by two at once. */
+/* The first use of drivers and of CLBlast included: the one that sets them up is one of these threads. */
 Test(context, contexts_in_threads) {
   enum { THREADS = 4 };
   thread_work work[THREADS] = {{0}};

@@ -3,7 +3,6 @@
 
 #include <clblast_c.h>
 #include <limits.h>
-#include <stdatomic.h>
 
 #include "core/context.h"
 #include "core/tensor.h"
@@ -69,16 +68,12 @@ static clattn_status check_result(clattn_context *context, const product *what, 
                 clblast_error_name((int)code), (int)code);
 }
 
-/* The size of temporaries needs the table and compiles nothing. It takes a millisecond once, so a spin lock will do. */
+/* The size of temporaries needs the table and compiles nothing. */
 clattn_status blas_prepare(clattn_context *context, message to) {
-  static atomic_flag busy = ATOMIC_FLAG_INIT;
   cl_command_queue queue = context->queue;
   size_t bytes = 0;
-  while (atomic_flag_test_and_set(&busy)) {
-  }
   CLBlastStatusCode code = CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeNo, 1,
                                                       1, 1, 0, 1, 0, 1, 0, 1, &queue, &bytes);
-  atomic_flag_clear(&busy);
   if (code == CLBlastSuccess) return CLATTN_SUCCESS;
   return message_fail(to, clblast_status(code), "CLBlast does not work on %s: %s (%d)", context->info.name,
                       clblast_error_name((int)code), (int)code);

@@ -23,9 +23,7 @@ typedef struct product {
   matrix a, b, c;
 } product;
 
-/* CLBlast (1.5.3 to 1.7.0) fills its table of tuned parameters on the first use in the process without a lock, so that
- * two threads at once would fill it twice over. Every context has it filled, one after the other, before it is handed
- * out. */
+/* Makes CLBlast fill its table of tuned parameters, on the first use in the process; under the lock of first_use.h. */
 clattn_status blas_prepare(clattn_context *context, message to);
 
 /* Drops the programs that CLBlast keeps for the whole process, and with them its hold on the OpenCL context; called

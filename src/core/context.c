@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/context.h"
-#include "core/blas.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/blas.h"
+#include "core/first_use.h"
 
 #define STRINGIFY_(x) #x
 #define STRINGIFY(x)  STRINGIFY_(x)
@@ -105,6 +107,22 @@ cleanup:
   return status;
 }
 
+static clattn_status open_context(clattn_context *context, const clattn_context_options *given, message to) {
+  clattn_status status = CLATTN_SUCCESS;
+  if (given->queue != NULL) {
+    CHECK(adopt_queue(context, given->queue, to));
+    find_indices(context);
+  } else {
+    CHECK(open_device(context, given->device, given->profiling, to));
+  }
+  if (context->info.status != CLATTN_SUCCESS)
+    return message_fail(to, context->info.status, "%s: %s", context->info.name, context->info.reason);
+  CHECK(blas_prepare(context, to));
+
+cleanup:
+  return status;
+}
+
 void clattn_context_options_init_sized(clattn_context_options *options, size_t struct_size) {
   if (options == NULL || struct_size > sizeof *options) struct_size = options == NULL ? 0 : sizeof *options;
   if (struct_size == 0) return;
@@ -137,20 +155,10 @@ clattn_status clattn_context_create(const clattn_context_options *options, clatt
   context->references = 1;
   context->log = given.log;
   context->log_user = given.log_user;
-  if (given.queue != NULL) {
-    CHECK(adopt_queue(context, given.queue, to));
-    find_indices(context);
-  } else {
-    CHECK(open_device(context, given.device, given.profiling, to));
-  }
-  if (context->info.status != CLATTN_SUCCESS) {
-    status = message_fail(to, context->info.status, "%s: %s", context->info.name, context->info.reason);
-    goto cleanup;
-  }
-  CHECK(blas_prepare(context, to));
   context->scratch_limit = given.scratch_limit;
-
-cleanup:
+  first_use_lock();
+  status = open_context(context, &given, to);
+  first_use_unlock();
   if (status != CLATTN_SUCCESS) {
     context_release(context);
     return status;

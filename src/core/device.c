@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/first_use.h"
+
 #define INSTALL_HINT                                                                                                   \
   "install an OpenCL driver and its ICD loader (Debian and Ubuntu: apt-get install ocl-icd-libopencl1 "                \
   "pocl-opencl-icd), then see what `clinfo -l` prints"
@@ -305,7 +307,10 @@ clattn_status clattn_list_devices(const char *selector, clattn_device_info *devi
   *count = 0;
   if (devices == NULL && capacity > 0)
     return message_fail(to, CLATTN_INVALID_ARGUMENT, "devices is NULL while capacity is %zu", capacity);
-  CHECK(device_list_load(&list, to));
+  first_use_lock();
+  status = device_list_load(&list, to);
+  first_use_unlock();
+  if (status != CLATTN_SUCCESS) return status;
 
   size_t selected = 0;
   message nobody = {NULL, 0};
@@ -313,8 +318,6 @@ clattn_status clattn_list_devices(const char *selector, clattn_device_info *devi
     list.entries[selected].info.selected = 1;
   for (size_t i = 0; i < list.count && i < capacity; i++) devices[i] = list.entries[i].info;
   *count = list.count;
-
-cleanup:
   device_list_free(&list);
   return status;
 }
