@@ -159,7 +159,7 @@ step_workitemrepl() {
   # The kernel cache does not tell the two methods apart.
   export POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
   mkdir -p "$POCL_CACHE_DIR"
-  suite "$work/gcc" 400 "$short_tests"
+  suite "$work/gcc" 900 "$short_tests"
 }
 
 # Lines by which Oclgrind tells of a fault; its exit status says nothing.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import oracle
-from support import as_nobody, open_to_others, refuse, succeed
+from support import refuse, succeed, without_privileges
 
 B, H, T, S, D, DV = 2, 2, 3, 4, 5, 6
 SDPA = ["sdpa", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
@@ -162,6 +162,5 @@ def test_what_is_no_file(tmp_path, arrays):
 
 
 def test_unreadable(tmp_path, arrays):
-    open_to_others(tmp_path)
     os.chmod(tmp_path / "v.npy", 0)
-    refuse(2, tmp_path, *SDPA, "--out", "y.npy", says=["--v", "v.npy", "Permission denied"], preexec_fn=as_nobody)
+    refuse(2, tmp_path, *SDPA, "--out", "y.npy", says=["--v", "v.npy", "Permission denied"], preexec_fn=without_privileges)

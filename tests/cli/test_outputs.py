@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oracle
-from support import as_nobody, listing, open_to_others, refuse, run, start, succeed
+from support import listing, refuse, run, start, succeed, without_privileges
 
 SDPA = ["sdpa", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
 
@@ -82,7 +82,6 @@ def refuse_init(folder, path):
 
 
 def test_unwritable(folder):
-    open_to_others(folder)
     os.mkdir(folder / "locked")
     os.chmod(folder / "locked", 0o555)
     os.mkdir(folder / "open")
@@ -90,8 +89,8 @@ def test_unwritable(folder):
     (folder / "open" / "read-only.npy").write_bytes(b"old")
     os.chmod(folder / "open" / "read-only.npy", 0o444)
     for path in ["locked/y.npy", "open/read-only.npy"]:
-        refuse(2, folder, *SDPA, "--out", path, says=["--out", path, "Permission denied"], preexec_fn=as_nobody)
-    refuse(2, folder, *SDPA, "--out", "open/y.npy", "--weights-out", "locked/w.npy", says="locked/w.npy", preexec_fn=as_nobody)
+        refuse(2, folder, *SDPA, "--out", path, says=["--out", path, "Permission denied"], preexec_fn=without_privileges)
+    refuse(2, folder, *SDPA, "--out", "open/y.npy", "--weights-out", "locked/w.npy", says="locked/w.npy", preexec_fn=without_privileges)
 
 
 @pytest.fixture
