@@ -14,8 +14,7 @@
 
 TestSuite(faults, .timeout = 60);
 
-/* --------------------------------------------------------------------------------------------------------- all calls
- */
+/* -------------------------------------------------------------------------------------------------------- all calls */
 
 /* Functions of other libraries that the library may call without a wrapper, since they cannot fail, or only if called
  * wrongly. What jansson answers depends on memory, which it takes through the wrappers. */
@@ -105,8 +104,7 @@ Test(faults, every_call_of_the_library_can_fail) {
   for (size_t i = 0; i < used.count; i++) free(used.names[i]);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ accounts
- */
+/* --------------------------------------------------------------------------------------------------------- accounts */
 
 static void expect_account(const fault_account *before, int same) {
   test_line line = {{0}};
@@ -167,8 +165,7 @@ Test(faults, objects_are_counted) {
   clattn_context_destroy(&context);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- faults
- */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 static fault_report allocate_four(unsigned nth, int lasting, int got[4]) {
   const fault_plan plan = {.kinds = FAULT_MEMORY, .nth = nth, .lasting = lasting, .code = ENOMEM};

@@ -31,8 +31,7 @@ static void choose(void) {
 
 TestSuite(faults_context, .init = choose, .timeout = 120);
 
-/* ------------------------------------------------------------------------------------------------------------ listing
- */
+/* ---------------------------------------------------------------------------------------------------------- listing */
 
 typedef struct listing {
   clattn_device_info rows[MOST_ROWS], want[MOST_ROWS];
@@ -105,8 +104,7 @@ Test(faults_context, listing_devices) {
   EXPECT_EXCEPTIONS("list devices");
 }
 
-/* ----------------------------------------------------------------------------------------------------------- contexts
- */
+/* --------------------------------------------------------------------------------------------------------- contexts */
 
 typedef struct creation {
   clattn_context_options options;
@@ -197,8 +195,7 @@ Test(faults_context, creating_on_the_callers_queue) {
   for (int kind = HELD_CONTEXT; kind < HELD_MEMORY; kind++) cr_expect_eq(faults_held().held[kind], 0);
 }
 
-/* ---------------------------------------------------------------------------------------------------- ends of contexts
- */
+/* ------------------------------------------------------------------------------------------------- ends of contexts */
 
 /* A context with kernels in its cache and memory in its pool, but nothing of CLBlast, which takes long to build. */
 static void make_used(void *user) {
@@ -275,8 +272,7 @@ Test(faults_context, finishing) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ tensors
- */
+/* ---------------------------------------------------------------------------------------------------------- tensors */
 
 enum { ROWS = 3, COLUMNS = 4, STRIDE = 6 };
 

@@ -35,8 +35,7 @@ static void end(void) {
 
 TestSuite(faults_files, .init = begin, .fini = end, .timeout = 120);
 
-/* ---------------------------------------------------------------------------------------------------------- parameters
- */
+/* ------------------------------------------------------------------------------------------------------- parameters */
 
 typedef struct parameters_state {
   char path[FILES_PATH_SIZE];
@@ -166,8 +165,7 @@ Test(faults_files, loading_separate_parameters) {
   EXPECT_EXCEPTIONS("load parameters");
 }
 
-/* -------------------------------------------------------------------------------------------------------------- saving
- */
+/* ----------------------------------------------------------------------------------------------------------- saving */
 
 static void before_saving(void *user) {
   const parameters_state *s = user;
@@ -232,8 +230,7 @@ Test(faults_files, saving_parameters_over_a_file) {
   sweep_saving("what was there before", "save parameters over a file");
 }
 
-/* -------------------------------------------------------------------------------------------------------------- arrays
- */
+/* ----------------------------------------------------------------------------------------------------------- arrays */
 
 typedef struct array_state {
   char path[FILES_PATH_SIZE];
@@ -314,8 +311,7 @@ Test(faults_files, loading_arrays) {
   sweep_array(1);
 }
 
-/* ----------------------------------------------------------------------------------------------------- sets of outputs
- */
+/* -------------------------------------------------------------------------------------------------- sets of outputs */
 
 enum { OUTPUTS = 3 };
 

@@ -27,8 +27,7 @@ static void expect_nothing_held(void) {
   for (int kind = HELD_CONTEXT; kind < HELD_MEMORY; kind++) cr_expect_eq(faults_held().held[kind], 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- forward
- */
+/* ---------------------------------------------------------------------------------------------------------- forward */
 
 typedef struct layer_inputs {
   clattn_mha *mha;
@@ -160,8 +159,7 @@ Test(faults_layer, in_float64) {
         .config = PLAIN_WIDTHS, .inputs = TEST_SELF);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ creation
- */
+/* --------------------------------------------------------------------------------------------------------- creation */
 
 typedef struct making {
   clattn_context *context;
@@ -238,8 +236,7 @@ Test(faults_layer, creating_in_another_type) {
   sweep_making(CLATTN_FLOAT64, FAULT_OPENCL | FAULT_MEMORY);
 }
 
-/* --------------------------------------------------------------------------------------------------------- destruction
- */
+/* ------------------------------------------------------------------------------------------------------ destruction */
 
 static void before_destroying(void *user) {
   making *m = user;

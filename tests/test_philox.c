@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------------------------- generator
- */
+/* -------------------------------------------------------------------------------------------------------- generator */
 
 typedef struct known_answer {
   uint32_t counter[4], key[2], words[4];
@@ -101,8 +100,7 @@ Test(philox, device_gives_the_published_answers_and_the_host_s) {
   clattn_context_destroy(&context);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ dropping
- */
+/* --------------------------------------------------------------------------------------------------------- dropping */
 
 /* Weights of equal scores: 1/S where nothing is dropped. [B,H,T,S], to be freed. */
 static double *run_equal_scores(clattn_context *context, const attention_case *shape, size_t *count) {

@@ -18,8 +18,7 @@
 
 enum { BATCH = 2, HEADS = 2, LENGTH = 5, SIZE = 7, COUNT = BATCH * HEADS * LENGTH * SIZE };
 
-/* -------------------------------------------------------------------------------------------------------------- set-up
- */
+/* ----------------------------------------------------------------------------------------------------------- set-up */
 
 /* Lines of the log. */
 typedef struct check_log {
@@ -126,8 +125,7 @@ static size_t checks_of_new_context(int masked) {
   return log.checks;
 }
 
-/* -------------------------------------------------------------------------------------------------------- remembering
- */
+/* ------------------------------------------------------------------------------------------------------ remembering */
 
 Test(trust, a_call_waits_for_what_it_uses_alone) {
   char folder[FILES_PATH_SIZE], path[FILES_PATH_SIZE];
@@ -226,8 +224,7 @@ Test(trust, without_a_cache_folder) {
   cr_expect_eq(checks_of_new_context(0), 1);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- failing
- */
+/* ---------------------------------------------------------------------------------------------------------- failing */
 
 static void expect_refusal(small_call *call) {
   clattn_context *context = call->context;
@@ -376,8 +373,7 @@ Test(trust, turned_off_by_the_environment) {
   files_remove_folder(folder);
 }
 
-/* -------------------------------------------------------------------------------------------------------- undisturbed
- */
+/* ------------------------------------------------------------------------------------------------------ undisturbed */
 
 /* The same call with and without the check: bits, scratch memory, peak. */
 Test(trust, a_checked_call_is_the_same_call) {
@@ -439,8 +435,7 @@ Test(trust, the_check_waits_for_nothing_of_the_caller, .timeout = 120) {
   files_remove_folder(folder);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- faults
- */
+/* ----------------------------------------------------------------------------------------------------------- faults */
 
 typedef struct fault {
   const char *name, *text, *fault;

@@ -19,18 +19,18 @@
  *
  *     clattn_context *context = NULL;
  *     clattn_context_create(NULL, &context, message, sizeof message);        a device is picked
- *     clattn_tensor_create(context, CLATTN_FLOAT32, 4, shape, host, &q);      a buffer with host data in it; k, v, out
- * alike clattn_sdpa(context, &q, &k, &v, &out, NULL);                           enqueues and returns
- *     clattn_tensor_read(context, &out, host_out);                            waits for the result
+ *     clattn_tensor_create(context, CLATTN_FLOAT32, 4, shape, host, &q);     a buffer with host data; k, v, out alike
+ *     clattn_sdpa(context, &q, &k, &v, &out, NULL);                          enqueues and returns
+ *     clattn_tensor_read(context, &out, host_out);                           waits for the result
  *     clattn_tensor_release(&q); ... clattn_context_destroy(&context);
  *
  * Rules that hold everywhere:
  * - Every function returns a clattn_status, unless it cannot fail. A call is checked whole before anything is enqueued,
- * so a call refused with one of the CLATTN_INVALID_... statuses or CLATTN_UNSUPPORTED has changed nothing. After a
- * failure of the device or the driver (CLATTN_OUT_OF_..., CLATTN_OPENCL_ERROR, CLATTN_CLBLAST_ERROR) the values in the
- * outputs are undefined; the context can be used again.
+ *   so a call refused with one of the CLATTN_INVALID_... statuses or CLATTN_UNSUPPORTED has changed nothing. After a
+ *   failure of the device or the driver (CLATTN_OUT_OF_..., CLATTN_OPENCL_ERROR, CLATTN_CLBLAST_ERROR) the values in
+ *   the outputs are undefined; the context can be used again.
  * - clattn_context_message() has the last failure in words, with the values seen. Functions without a context write
- * that text to `message` instead: `size` bytes, always terminated, "" after success; NULL and 0 if you do not want it.
+ *   that text to `message` instead: `size` bytes, always terminated, "" after success; NULL and 0 if it is not wanted.
  * - Calls that enqueue work go to the context's queue and return; the work runs behind what was enqueued before. A call
  *   that has to work in slices may wait for its own earlier slices.
  * - A context and all that was made with it may be used from one thread at a time. Different contexts are independent.
@@ -160,8 +160,7 @@ typedef struct clattn_context_options {
   uint64_t scratch_limit;  /* bytes that one call may take from the pool; 0: what suits the device */
   clattn_log_callback log; /* NULL: none */
   void *log_user;
-  int no_self_check; /* 1: trust every path unchecked; so does the environment variable CLATTN_SELF_CHECK=off. See
-                        clattn_verify */
+  int no_self_check; /* 1: trust every path unchecked, as CLATTN_SELF_CHECK=off does; see clattn_verify */
 } clattn_context_options;
 
 /* Sets every field to its default (all zero but the first). */
@@ -241,8 +240,7 @@ size_t clattn_type_size(clattn_type type);
 CLATTN_API
 const char *clattn_type_name(clattn_type type);
 
-/* A contiguous row-major view that begins at `offset` elements into `buffer`. rank above CLATTN_MAX_RANK gives rank 0.
- */
+/* A contiguous row-major view that begins at `offset` elements into `buffer`. A rank above CLATTN_MAX_RANK gives 0. */
 CLATTN_API
 clattn_tensor clattn_tensor_view(cl_mem buffer, size_t offset, clattn_type type, int rank, const size_t *shape);
 
@@ -251,9 +249,9 @@ clattn_tensor clattn_tensor_view(cl_mem buffer, size_t offset, clattn_type type,
 CLATTN_API
 clattn_tensor clattn_tensor_transposed(clattn_tensor tensor, int i, int j);
 
-/* A buffer of the context's device with a contiguous view of it. host: the elements to put in it, row-major, or NULL
- * for undefined contents; it is copied before the call returns. Extents of 0 are allowed. Returns SUCCESS;
- * INVALID_ARGUMENT; INVALID_SHAPE; INVALID_TYPE; OUT_OF_DEVICE_MEMORY; OPENCL_ERROR. */
+/* A buffer of the context's device with a contiguous view of it. Extents of 0 are allowed.
+ * host        the elements to put in it, row-major, copied before the call returns; NULL: undefined contents
+ * Returns     SUCCESS; INVALID_ARGUMENT; INVALID_SHAPE; INVALID_TYPE; OUT_OF_DEVICE_MEMORY; OPENCL_ERROR */
 CLATTN_API
 clattn_status clattn_tensor_create(clattn_context *context, clattn_type type, int rank, const size_t *shape,
                                    const void *host, clattn_tensor *tensor);
@@ -270,8 +268,7 @@ clattn_status clattn_tensor_write(clattn_context *context, const clattn_tensor *
 CLATTN_API
 void clattn_tensor_release(clattn_tensor *tensor);
 
-/* ---------------------------------------------------------------------------------------------------------- attention
- */
+/* -------------------------------------------------------------------------------------------------------- attention */
 
 /* A mask is a list of terms, and each says what its values mean: there is no default polarity (PyTorch's layer reads
  * true as "blocked", its function reads true as "takes part"). */
@@ -289,9 +286,8 @@ typedef struct clattn_mask {
   clattn_tensor values;
 } clattn_mask;
 
-/* Which keys query i may see, L being the entry's key count (S, or its kv_lengths value):
- * the rule's offset is 0 for TOP_LEFT, L - T for BOTTOM_RIGHT, causal_offset for OFFSET; key j is seen when j <= i +
- * offset. */
+/* Which keys query i may see: key j when j <= i + offset. The rule's offset is 0 for TOP_LEFT, L - T for BOTTOM_RIGHT
+ * (L being the entry's key count: S, or its kv_lengths value), and causal_offset for OFFSET. */
 typedef enum clattn_causal {
   CLATTN_CAUSAL_NONE = 0,
   CLATTN_CAUSAL_TOP_LEFT = 1,
@@ -316,19 +312,23 @@ typedef struct clattn_options {
   size_t mask_count;
   clattn_causal causal;
   int64_t causal_offset; /* may be negative; only with CLATTN_CAUSAL_OFFSET */
-  int64_t
-      window_left; /* keys j >= position - window_left; position is i + the causal rule's offset (i without a rule) */
-  int64_t window_right; /* keys j <= position + window_right. Both CLATTN_WINDOW_NONE by default */
-  double soft_cap; /* above 0: score = soft_cap * tanh(score / soft_cap), after scaling, before all that follows; 0:
-                      none */
-  const clattn_tensor *alibi_slopes; /* [H] or [B,H], a float type: adds -slope * |position - j|. NULL: none (Press et
-                                        al., "Train Short, Test Long", 2022) */
-  const clattn_tensor
-      *kv_lengths;                /* [B] INT32 or INT64, on the device: entry b has kv_lengths[b] keys, the rest is
-                                     never   read. Values outside 0..S act as the nearer of the two. NULL: all have S */
-  const clattn_tensor *q_lengths; /* [B] likewise: queries from q_lengths[b] on give output and probabilities 0, in a
-                                     layer,    too. NULL: all have T */
-  int add_zero_key;               /* 1: one more key and value of zeros behind all others */
+
+  /* Keys from position - window_left to position + window_right, where position is i plus the causal rule's offset (i
+   * without a rule). Both CLATTN_WINDOW_NONE by default. */
+  int64_t window_left, window_right;
+
+  /* Above 0: score = soft_cap * tanh(score / soft_cap), after scaling, before all that follows. 0: none. */
+  double soft_cap;
+
+  /* [H] or [B,H], a float type: adds -slope * |position - j| (Press et al., "Train Short, Test Long", 2022) */
+  const clattn_tensor *alibi_slopes;
+
+  /* [B] INT32 or INT64, on the device. Entry b has kv_lengths[b] keys, the rest is never read; its queries from
+   * q_lengths[b] on give output and probabilities 0, in a layer, too. Values outside 0..S (or 0..T) act as the nearer
+   * of the two. NULL: all have S (or T). */
+  const clattn_tensor *kv_lengths, *q_lengths;
+
+  int add_zero_key; /* 1: one more key and value of zeros behind all others */
 
   /* Dropout, for training. A probability is dropped with probability `dropout`, a kept one is divided by 1 - dropout;
    * so is the output of a layer with output_dropout. 0 <= p < 1. The bits depend on (seed, call, batch entry, head,
@@ -339,18 +339,19 @@ typedef struct clattn_options {
   uint32_t dropout_call;
   int inference; /* 1: no dropout, whatever the fields above say */
 
-  /* Results beyond the output, NULL if not wanted. Their type is FLOAT64 when the arithmetic is, else FLOAT32. */
-  const clattn_tensor
-      *weights;                     /* the probabilities: rank 4 [B,H,T,S], or rank 3 [B,T,S] for the mean over heads; S
-                                       counts     the extra keys (bias_k, then the zero key), which come behind the others */
+  /* Results beyond the output, NULL if not wanted. Their type is FLOAT64 when the arithmetic is, else FLOAT32. The S of
+   * the weights counts the extra keys (bias_k, then the zero key), which come behind the others. */
+  const clattn_tensor *weights;     /* the probabilities: rank 4 [B,H,T,S], or rank 3 [B,T,S] for the mean over heads */
   const clattn_tensor *log_sum_exp; /* [B,H,T]: ln sum_j exp(S[b,h,i,j]); minus infinity for a row without keys */
 
   clattn_type compute; /* CLATTN_FLOAT32 or CLATTN_FLOAT64 arithmetic; 0: FLOAT64 for FLOAT64 inputs, else FLOAT32 */
   clattn_path path;
   uint64_t scratch_limit; /* bytes that this call may take from the context's pool; 0: the context's own limit */
-  cl_mem scratch; /* scratch memory of yours instead of the pool's, or NULL; clattn_plan tells how much is needed.
-                     Nobody else may use these bytes until the call's work has ended */
-  uint64_t scratch_offset, scratch_bytes; /* the part of it that may be used, in bytes */
+
+  /* Scratch memory of yours instead of the pool's, or NULL; clattn_plan tells how much is needed. scratch_bytes of it
+   * from scratch_offset on may be used. Nobody else may use them until the call's work has ended. */
+  cl_mem scratch;
+  uint64_t scratch_offset, scratch_bytes;
 
   /* The call's work begins when these events are done. `event`, if not NULL, receives an event (yours to release) that
    * ends when the call's work has ended. */
@@ -373,8 +374,8 @@ void clattn_options_init_sized(clattn_options *options, size_t struct_size);
  * options     NULL: all defaults
  * B, T and S may be 0: without a query nothing is done; without a key the output is 0.
  * Returns     SUCCESS (the work is enqueued); INVALID_ARGUMENT, INVALID_SHAPE, INVALID_TYPE, INVALID_BUFFER,
- * INVALID_OVERLAP, UNSUPPORTED, SELF_CHECK_FAILED (nothing was enqueued); OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY,
- * BUILD_FAILED, OPENCL_ERROR, CLBLAST_ERROR */
+ *             INVALID_OVERLAP, UNSUPPORTED, SELF_CHECK_FAILED (nothing was enqueued); OUT_OF_HOST_MEMORY,
+ *             OUT_OF_DEVICE_MEMORY, BUILD_FAILED, OPENCL_ERROR, CLBLAST_ERROR */
 CLATTN_API
 clattn_status clattn_sdpa(clattn_context *context, const clattn_tensor *query, const clattn_tensor *key,
                           const clattn_tensor *value, const clattn_tensor *output, const clattn_options *options);
@@ -398,7 +399,8 @@ clattn_status clattn_sdpa_plan(clattn_context *context, const clattn_tensor *que
 /* --------------------------------------------------------------------------------------------------------- parameters
  * The weights of a layer in host memory, without a device: made from arrays, drawn at random, loaded or saved. */
 
-/* Widths of a layer. Fields at 0 take the value in brackets. */
+/* Widths of a layer. Fields at 0 take the value in brackets. Masks, rules, slopes and lengths speak of the S keys of the
+ * input only; extra keys (bias_k, the zero key) are never blocked. */
 typedef struct clattn_mha_config {
   size_t struct_size;    /* set by clattn_mha_config_init */
   size_t embed_dim;      /* E, width of the query input */
@@ -409,8 +411,7 @@ typedef struct clattn_mha_config {
   size_t kdim, vdim;     /* Ek, Ev, widths of key and value input [E] */
   size_t out_dim;        /* Eo, width of the output [E] */
   int bias;              /* 1 (the default): bq, bk, bv and bo exist */
-  int bias_kv; /* 1: bias_k and bias_v exist: one more key and value behind the S, before a zero key. Masks, rules,
-                  slopes and lengths speak of the first S only and never touch extra keys */
+  int bias_kv;           /* 1: bias_k and bias_v exist: one more key and value behind the S, before a zero key */
 } clattn_mha_config;
 
 #define clattn_mha_config_init(config) clattn_mha_config_init_sized((config), sizeof(*(config)))
@@ -427,8 +428,8 @@ typedef enum clattn_parameter {
   CLATTN_BK = 5,     /* [G*D]      */
   CLATTN_BV = 6,     /* [G*Dv]     */
   CLATTN_BO = 7,     /* [Eo]       */
-  CLATTN_BIAS_K = 8, /* [G*D]  */
-  CLATTN_BIAS_V = 9, /* [G*Dv] */
+  CLATTN_BIAS_K = 8, /* [G*D]      */
+  CLATTN_BIAS_V = 9, /* [G*Dv]     */
   CLATTN_PARAMETER_COUNT = 10
 } clattn_parameter;
 
@@ -452,17 +453,18 @@ clattn_status clattn_parameter_count(const clattn_mha_config *config, uint64_t *
 
 /* From host arrays, which are copied: arrays[CLATTN_WQ] ... [CLATTN_BIAS_V], of any float type (16-bit ones are
  * widened, which is exact). Biases that the config does not have are NULL. Stacked weights [3*E,E] are three arrays
- * that follow each other. Returns SUCCESS; INVALID_ARGUMENT; INVALID_SHAPE; INVALID_TYPE; OUT_OF_HOST_MEMORY.
- * *parameters is NULL on failure, here and below. */
+ * that follow each other.
+ * Returns SUCCESS; INVALID_ARGUMENT; INVALID_SHAPE; INVALID_TYPE; OUT_OF_HOST_MEMORY. *parameters is NULL on failure,
+ * here and below. */
 CLATTN_API
 clattn_status clattn_parameters_create(const clattn_mha_config *config, clattn_type type,
                                        const void *const arrays[CLATTN_PARAMETER_COUNT], clattn_parameters **parameters,
                                        char *message, size_t message_size);
 
 /* Drawn at random in FLOAT32: Xavier uniform, U(-a, a) with a = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio,
- * 2010), from Philox4x32-10 (Salmon et al., 2011); biases 0. The same seed gives the same bits on every machine. gain
- * [4] for WQ, WK, WV, WO; NULL: all 1. 1/sqrt(2) is what PyTorch's stacked in_proj_weight amounts to. Returns SUCCESS;
- * INVALID_ARGUMENT (a gain that is negative or no number); INVALID_SHAPE; OUT_OF_HOST_MEMORY */
+ * 2010), from Philox4x32-10 (Salmon et al., 2011); biases 0. The same seed gives the same bits on every machine.
+ * gain        [4] for WQ, WK, WV, WO; NULL: all 1. 1/sqrt(2) is what PyTorch's stacked in_proj_weight amounts to.
+ * Returns     SUCCESS; INVALID_ARGUMENT (a gain that is negative or no number); INVALID_SHAPE; OUT_OF_HOST_MEMORY */
 CLATTN_API
 clattn_status clattn_parameters_random(const clattn_mha_config *config, const double *gain, uint64_t seed,
                                        clattn_parameters **parameters, char *message, size_t message_size);
@@ -472,7 +474,7 @@ clattn_status clattn_parameters_random(const clattn_mha_config *config, const do
  * heads       H: the file does not say it. Must divide the rows of WQ and the columns of WO
  * kv_heads    G; 0: H
  * Returns     SUCCESS; INVALID_ARGUMENT; INVALID_FILE (a miss lists the names present); INVALID_SHAPE; INVALID_TYPE;
- * UNSUPPORTED; OUT_OF_HOST_MEMORY; FILE_ERROR */
+ *             UNSUPPORTED; OUT_OF_HOST_MEMORY; FILE_ERROR */
 CLATTN_API
 clattn_status clattn_parameters_load(const char *path, const char *prefix, clattn_naming naming, size_t heads,
                                      size_t kv_heads, clattn_parameters **parameters, char *message,
@@ -495,26 +497,27 @@ const void *clattn_parameters_data(const clattn_parameters *parameters, clattn_p
 CLATTN_API
 void clattn_parameters_destroy(clattn_parameters **parameters);
 
-/* -------------------------------------------------------------------------------------------------------------- layer
- */
+/* ------------------------------------------------------------------------------------------------------------ layer */
 
 typedef struct clattn_mha clattn_mha;
 
 /* A layer on the context's device; the parameters are copied to it, and may be destroyed then.
  * compute     FLOAT32 or FLOAT64: type of the weights on the device and of the arithmetic; 0: the parameters' own
  * Returns     SUCCESS; INVALID_ARGUMENT; INVALID_TYPE; UNSUPPORTED (no fp64); OUT_OF_HOST_MEMORY; OUT_OF_DEVICE_MEMORY;
- * OPENCL_ERROR */
+ *             OPENCL_ERROR */
 CLATTN_API
 clattn_status clattn_mha_create(clattn_context *context, const clattn_parameters *parameters, clattn_type compute,
                                 clattn_mha **mha);
 
 /* A layer on weights that are on the device already. The buffers are retained, neither copied nor changed; whoever
- * writes to them changes the layer. tensors     for each clattn_parameter a view, NULL where the config has none. A
- * weight is [rows, columns], or [heads, size, columns] where heads do not follow each other; a bias is [rows] or
- * [heads, size]. So PyTorch's stacked [3*E,E] is three views of one buffer, and a head-interleaved [H,3,D,E] is three
- * views [H,D,E] with strides (3*D*E, E, 1). compute     FLOAT32 with weights of FLOAT32, FLOAT16 and BFLOAT16 in any
- * mix, or FLOAT64 with FLOAT64. FLOAT32 and FLOAT64 weights with dense rows are used where they are; others are widened
- * into scratch memory each time Returns     as clattn_mha_create, and INVALID_SHAPE, INVALID_BUFFER */
+ * writes to them changes the layer.
+ * tensors     for each clattn_parameter a view, NULL where the config has none. A weight is [rows, columns], or
+ *             [heads, size, columns] where heads do not follow each other; a bias is [rows] or [heads, size]. So
+ *             PyTorch's stacked [3*E,E] is three views of one buffer, and a head-interleaved [H,3,D,E] is three views
+ *             [H,D,E] with strides (3*D*E, E, 1).
+ * compute     FLOAT32 with weights of FLOAT32, FLOAT16 and BFLOAT16 in any mix, or FLOAT64 with FLOAT64. FLOAT32 and
+ *             FLOAT64 weights with dense rows are used where they are; others are widened into scratch memory each time
+ * Returns     as clattn_mha_create, and INVALID_SHAPE, INVALID_BUFFER */
 CLATTN_API
 clattn_status clattn_mha_create_from_tensors(clattn_context *context, const clattn_mha_config *config,
                                              clattn_type compute,

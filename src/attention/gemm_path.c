@@ -6,8 +6,7 @@
 
 #include "attention/masks.h"
 
-/* ----------------------------------------------------------------------------------------------------------- cutting
- */
+/* ---------------------------------------------------------------------------------------------------------- cutting */
 
 static size_t smaller(uint64_t a, uint64_t b) {
   return (size_t)(a < b ? a : b);
@@ -96,8 +95,7 @@ clattn_status gemm_cut_work(clattn_context *context, const attention_problem *pr
   return CLATTN_SUCCESS;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- running
- */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 gemm_heads gemm_scratch_heads(const clattn_context *context, const attention_problem *problem) {
   const cl_mem *scratch = context->workspace.buffer;
@@ -219,8 +217,7 @@ cleanup:
   return status;
 }
 
-/* -------------------------------------------------------------------------------------------------------- explaining
- */
+/* ------------------------------------------------------------------------------------------------------- explaining */
 
 clattn_status gemm_temporary_bytes(clattn_context *context, const attention_problem *problem, const gemm_cut *cut,
                                    const gemm_heads *heads, uint64_t *bytes) {

@@ -5,8 +5,7 @@
 
 #include "attention/masks.h"
 
-/* ----------------------------------------------------------------------------------------------------------- features
- */
+/* --------------------------------------------------------------------------------------------------------- features */
 
 unsigned path_tensor_features(const clattn_tensor *tensor, int placed) {
   unsigned features = 0;
@@ -62,8 +61,7 @@ unsigned path_option_features(const attention_problem *problem) {
          path_product_features(rows, problem_columns(problem), problem->value_dim);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- choice
- */
+/* ----------------------------------------------------------------------------------------------------------- choice */
 
 /* From the best to the simplest, which all devices can do. */
 static const clattn_path candidates[] = {CLATTN_PATH_GEMM};

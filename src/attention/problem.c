@@ -65,8 +65,7 @@ clattn_status problem_set_arithmetic(clattn_context *context, attention_problem 
   return CLATTN_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- rules
- */
+/* ------------------------------------------------------------------------------------------------------------ rules */
 
 static clattn_status check_rules(clattn_context *context, const attention_problem *problem) {
   const clattn_options *options = &problem->options;
@@ -123,8 +122,7 @@ static clattn_status check_numbers(clattn_context *context, const attention_prob
   return CLATTN_SUCCESS;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- tensors
- */
+/* ---------------------------------------------------------------------------------------------------------- tensors */
 
 static clattn_status check_lengths(clattn_context *context, const attention_problem *problem, const char *name,
                                    const clattn_tensor *lengths) {

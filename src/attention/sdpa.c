@@ -18,8 +18,7 @@ typedef struct sdpa_call {
   trust_use use;
 } sdpa_call;
 
-/* ---------------------------------------------------------------------------------------------------------- checking
- */
+/* --------------------------------------------------------------------------------------------------------- checking */
 
 static clattn_status check_head_tensor(clattn_context *context, const char *name, const clattn_tensor *tensor,
                                        tensor_use use) {
@@ -105,8 +104,7 @@ cleanup:
   return status;
 }
 
-/* --------------------------------------------------------------------------------------------------------- preparing
- */
+/* -------------------------------------------------------------------------------------------------------- preparing */
 
 /* The units of a [B,G,rows,columns] view as one batch of matrices, if its strides allow it. */
 static int as_matrices(const clattn_tensor *view, clattn_type compute, matrix *out) {
@@ -163,8 +161,7 @@ cleanup:
   return status;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- running
- */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 /* Operands of a chunk: in scratch memory, which holds the chunk alone, or in place, where unit `first` begins further
  * in. */
@@ -234,8 +231,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ public
- */
+/* ----------------------------------------------------------------------------------------------------------- public */
 
 static unsigned used_features(const sdpa_call *call) {
   unsigned features = path_option_features(&call->problem) | path_tensor_features(call->query, 1) |

@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-/* ------------------------------------------------------------------------------------------------------------- input
- */
+/* ------------------------------------------------------------------------------------------------------------ input */
 
 int cli_attention_check_types(cli_state *cli, attention *job) {
   const cli_array *query = &job->inputs[INPUT_QUERY];
@@ -77,8 +76,7 @@ int cli_attention_check_outputs(cli_state *cli, const attention *job) {
   return cli_results_check(cli, files, 2);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ device
- */
+/* ----------------------------------------------------------------------------------------------------------- device */
 
 static bool is_measured(const attention_settings *settings) {
   return settings->json || settings->repeat.given;
@@ -145,8 +143,7 @@ static int create_results(cli_state *cli, attention *job, int output_rank, const
                                    : create_result(cli, job, "weights-out", job->compute, 4, per_head, &job->weights);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- call
- */
+/* ------------------------------------------------------------------------------------------------------------- call */
 
 /* Far beyond every index, and far from what the library's sums overflow at. */
 static const int64_t farthest = INT64_C(1) << 60;
@@ -228,8 +225,7 @@ static int run_call_of(cli_state *cli, attention *job) {
   return cli_run(cli, &call, settings->explain, is_measured(settings), settings->repeat.value, &job->report);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- results
- */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static int print_report(cli_state *cli, const void *user) {
   static const char *const names[] = {"B", "H", "G", "T", "S", "D", "Dv"};

@@ -33,8 +33,7 @@ static void print_help(const option_table *table) {
   cli_options_print_help(stdout, table, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- table
- */
+/* ------------------------------------------------------------------------------------------------------------ table */
 
 enum { COLUMN_COUNT = 14, CELL_SIZE = 280, PLATFORM_COLUMN = 3 };
 
@@ -129,8 +128,7 @@ static int print_table(cli_state *cli, const clattn_device_info *devices, size_t
   return cli_flush_stdout(cli);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- JSON
- */
+/* ------------------------------------------------------------------------------------------------------------- JSON */
 
 static json_t *device_json(const clattn_device_info *info) {
   char index[DEVICE_INDEX_SIZE];
@@ -167,8 +165,7 @@ static int print_json(cli_state *cli, const clattn_device_info *devices, size_t 
   return cli_print_json(cli, json_pack("{s:s,s:o}", "version", clattn_version(), "devices", list));
 }
 
-/* ----------------------------------------------------------------------------------------------------------- command
- */
+/* ---------------------------------------------------------------------------------------------------------- command */
 
 /* All rows, to be freed. */
 static int list_devices(cli_state *cli, const char *selector, clattn_device_info **devices, size_t *count) {

@@ -14,8 +14,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- times
- */
+/* ------------------------------------------------------------------------------------------------------------ times */
 
 /* Milliseconds of many runs. */
 typedef struct run_times {
@@ -49,8 +48,7 @@ static run_summary summarize(run_times *times) {
                        .max = times->ms[n - 1]};
 }
 
-/* ------------------------------------------------------------------------------------------------------------- a run
- */
+/* ------------------------------------------------------------------------------------------------------------ a run */
 
 static clattn_status make_plan(const run_call *call, clattn_plan *plan) {
   return call->mha != NULL
@@ -94,8 +92,7 @@ static int run_once(cli_state *cli, const run_call *call, double *wall_ms, doubl
   return status == CLATTN_SUCCESS ? CLI_DONE : cli_fail_library(cli, status, clattn_context_message(call->context));
 }
 
-/* --------------------------------------------------------------------------------------------------------- many runs
- */
+/* -------------------------------------------------------------------------------------------------------- many runs */
 
 /* A line that overwrites itself, for people who wait at a terminal. */
 typedef struct progress {

@@ -43,8 +43,7 @@ static void print_help(const option_table *table) {
   puts("\nExit status: 0 nothing failed; 1 a check failed, or the device or the system did; 2 the command is wrong.");
 }
 
-/* ------------------------------------------------------------------------------------------------------------- machine
- */
+/* ---------------------------------------------------------------------------------------------------------- machine */
 
 enum { HOST_TEXT_SIZE = 256 };
 
@@ -86,8 +85,7 @@ static json_t *machine_json(const clattn_device_info *device) {
                    cli_json_text(host_text(host)));
 }
 
-/* -------------------------------------------------------------------------------------------------------------- checks
- */
+/* ----------------------------------------------------------------------------------------------------------- checks */
 
 typedef struct verify_report {
   bool json;

@@ -34,8 +34,7 @@ void context_log(clattn_context *context, const char *format, ...) {
   context->log(context->log_user, line);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- creation
- */
+/* --------------------------------------------------------------------------------------------------------- creation */
 
 static clattn_status adopt_queue(clattn_context *context, cl_command_queue queue, message to) {
   clattn_status status = CLATTN_SUCCESS;
@@ -187,8 +186,7 @@ void clattn_context_destroy(clattn_context **context) {
   *context = NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------------- questions
- */
+/* -------------------------------------------------------------------------------------------------------- questions */
 
 const char *clattn_context_message(const clattn_context *context) {
   return context != NULL ? context->text : "the context is NULL";

@@ -280,8 +280,7 @@ void device_list_free(device_list *list) {
   list->count = 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------- selecting
- */
+/* -------------------------------------------------------------------------------------------------------- selecting */
 
 static int usable(const device_entry *entry) {
   return entry->device != NULL && entry->info.status == CLATTN_SUCCESS;

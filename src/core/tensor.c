@@ -6,8 +6,7 @@
 
 #include "core/context.h"
 
-/* ------------------------------------------------------------------------------------------------------------- types
- */
+/* ------------------------------------------------------------------------------------------------------------ types */
 
 size_t clattn_type_size(clattn_type type) {
   switch (type) {
@@ -49,8 +48,7 @@ const char *clattn_type_name(clattn_type type) {
   return "no type";
 }
 
-/* -------------------------------------------------------------------------------------------------------- arithmetic
- */
+/* ------------------------------------------------------------------------------------------------------- arithmetic */
 
 int checked_multiply(uint64_t a, uint64_t b, uint64_t *out) {
   if (a != 0 && b > UINT64_MAX / a) return 0;
@@ -94,8 +92,7 @@ int tensor_is_contiguous(const clattn_tensor *tensor) {
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ checks
- */
+/* ----------------------------------------------------------------------------------------------------------- checks */
 
 static clattn_status check_buffer(clattn_context *context, const char *name, const clattn_tensor *tensor,
                                   tensor_use use) {
@@ -254,8 +251,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- views
- */
+/* ------------------------------------------------------------------------------------------------------------ views */
 
 clattn_tensor clattn_tensor_view(cl_mem buffer, size_t offset, clattn_type type, int rank, const size_t *shape) {
   clattn_tensor view;

@@ -4,8 +4,7 @@
 #include "core/context.h"
 #include "core/tensor.h"
 
-/* ---------------------------------------------------------------------------------------------------------- the pool
- */
+/* --------------------------------------------------------------------------------------------------------- the pool */
 
 static uint64_t pool_total(const workspace *pool) {
   uint64_t total = 0;
@@ -44,8 +43,7 @@ void workspace_clear(workspace *pool) {
   }
 }
 
-/* -------------------------------------------------------------------------------------------------------- lent memory
- */
+/* ------------------------------------------------------------------------------------------------------ lent memory */
 
 static uint64_t round_up(const clattn_context *context, uint64_t bytes) {
   uint64_t alignment = context->base_alignment;
@@ -118,8 +116,7 @@ static clattn_status use_lent(clattn_context *context, const scratch_need *need,
   return CLATTN_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- calls
- */
+/* ------------------------------------------------------------------------------------------------------------ calls */
 
 clattn_status workspace_reserve(clattn_context *context, const scratch_need *need, const lent_scratch *lent) {
   clattn_status status = CLATTN_SUCCESS;

@@ -80,8 +80,7 @@ static clattn_status from_io(io_status status) {
     }                                                                                                                  \
   } while (0)
 
-/* ----------------------------------------------------------------------------------------------------------- loading
- */
+/* ---------------------------------------------------------------------------------------------------------- loading */
 
 typedef struct load_job {
   st_file *file;
@@ -379,8 +378,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ saving
- */
+/* ----------------------------------------------------------------------------------------------------------- saving */
 
 /* The table to save under. PyTorch's layer has room for one width only, but for kdim and vdim. */
 static const name_table *saving_table(const clattn_parameters *parameters, clattn_naming naming, message to) {

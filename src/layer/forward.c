@@ -33,8 +33,7 @@ typedef struct forward_call {
 
 static const char *const input_names[IN_COUNT] = {"query", "key", "value"};
 
-/* ---------------------------------------------------------------------------------------------------------- checking
- */
+/* --------------------------------------------------------------------------------------------------------- checking */
 
 static clattn_status check_rows(clattn_context *context, const char *name, const clattn_tensor *tensor, tensor_use use,
                                 size_t width) {
@@ -126,8 +125,7 @@ cleanup:
   return status;
 }
 
-/* --------------------------------------------------------------------------------------------------------- preparing
- */
+/* -------------------------------------------------------------------------------------------------------- preparing */
 
 /* A [B,length,width] view as the rows of one matrix, for `entries` batch entries at a time, if a product can take it in
  * place. */
@@ -224,8 +222,7 @@ cleanup:
   return status;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- running
- */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 /* [entries, heads, length, size] view of rows [entries * length, heads * size] in either order. */
 static clattn_tensor view_rows(cl_mem rows, clattn_type type, row_order order, size_t entries, size_t length,
@@ -366,8 +363,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ public
- */
+/* ----------------------------------------------------------------------------------------------------------- public */
 
 static unsigned used_features(const forward_call *call) {
   const clattn_options *options = &call->problem.options;

@@ -52,8 +52,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ making
- */
+/* ----------------------------------------------------------------------------------------------------------- making */
 
 /* An empty layer. */
 static clattn_status begin_layer(clattn_context *context, const clattn_mha_config *config, clattn_type compute,
@@ -158,8 +157,7 @@ void clattn_mha_destroy(clattn_mha **mha) {
   *mha = NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------------- questions
- */
+/* -------------------------------------------------------------------------------------------------------- questions */
 
 clattn_tensor clattn_mha_parameter(const clattn_mha *mha, clattn_parameter which) {
   clattn_tensor none;

@@ -14,8 +14,7 @@ size_t check_columns(const check_case *check) {
   return check->row.kv_len + (size_t)(check->row.bias_kv != 0) + (size_t)(check->row.zero_key != 0);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ extents
- */
+/* ---------------------------------------------------------------------------------------------------------- extents */
 
 static void fill_extents(check_row *row) {
   if (row->batch == 0) row->batch = 2;
@@ -66,8 +65,7 @@ static void fill_options(check_case *check) {
   options->scratch_limit = row->scratch_limit * (clattn_type_size(check->compute) / clattn_type_size(CLATTN_FLOAT32));
 }
 
-/* ------------------------------------------------------------------------------------------------------------- arrays
- */
+/* ----------------------------------------------------------------------------------------------------------- arrays */
 
 static int add_array(check_case *check, int place, clattn_type type, int rank, size_t a, size_t b, size_t c, size_t d) {
   check_array *array = &check->arrays[place];
@@ -149,8 +147,7 @@ static int add_options(check_case *check) {
   return good;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- values
- */
+/* ----------------------------------------------------------------------------------------------------------- values */
 
 /* Values in [-1, 1) * scale, from the row's name, the place and the index alone, as the array's type holds them. */
 static void draw(check_case *check, int place, double scale) {
@@ -222,8 +219,7 @@ static void fill_at_random(check_case *check) {
   spoil_padding(check, AT_VALUE);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ results
- */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static void take(check_array *array, numbers *from) {
   if (array->type == 0) return;

@@ -8,8 +8,7 @@
 
 #include "verify/check_case.h"
 
-/* -------------------------------------------------------------------------------------------------------------- scope
- */
+/* ------------------------------------------------------------------------------------------------------------ scope */
 
 clattn_status check_scope_enter(clattn_context *context, check_scope *scope) {
   cl_int error = CL_SUCCESS;
@@ -64,8 +63,7 @@ void check_scope_leave(clattn_context *context, check_scope *scope) {
   memcpy(context->text, scope->text, sizeof scope->text);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- arrays
- */
+/* ----------------------------------------------------------------------------------------------------------- arrays */
 
 static int is_result(int place) {
   return place == AT_OUTPUT || place == AT_WEIGHTS || place == AT_LOG_SUM_EXP;
@@ -135,8 +133,7 @@ cleanup:
   return status;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- call
- */
+/* ------------------------------------------------------------------------------------------------------------- call */
 
 typedef struct check_call {
   clattn_context *context;
@@ -202,8 +199,7 @@ cleanup:
   return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ results
- */
+/* ---------------------------------------------------------------------------------------------------------- results */
 
 static const char *result_name(int place) {
   return place == AT_OUTPUT ? "output" : place == AT_WEIGHTS ? "weights" : "log_sum_exp";

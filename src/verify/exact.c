@@ -59,8 +59,7 @@ static void expect(check_case *check, weight_rule weight, lse_rule lse) {
       for (size_t i = 0; i < r->q_len; i++) expect_row(check, (row_at){b, h, i}, weight, lse);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- means
- */
+/* ------------------------------------------------------------------------------------------------------------ means */
 
 static int mask_blocks(const check_case *check, row_at at, size_t j) {
   const size_t index[4] = {at.b, at.h, at.i, j};
@@ -114,8 +113,7 @@ void fill_blocks(check_case *check) {
   fill_means(check);
 }
 
-/* ------------------------------------------------------------------------------------------------------ single weights
- */
+/* --------------------------------------------------------------------------------------------------- single weights */
 
 enum { CHOSEN = 3 };
 
@@ -181,8 +179,7 @@ void fill_subnormal(check_case *check) {
   expect(check, subnormal_weight, subnormal_lse);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ dropout
- */
+/* ---------------------------------------------------------------------------------------------------------- dropout */
 
 /* Bit j: key j is kept, for (b,h,i) row by row, with p = 1/2, seed 0x0123456789abcdef and call 7. From a program of its
  * own after the paper: counter (j/4, i, b*3 + h, 7), key (0x89abcdef, 0x01234567), word j % 4 at least 2^31. */
@@ -210,8 +207,7 @@ void fill_known_answer(check_case *check) {
   expect(check, known_weight, NULL);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- large
- */
+/* ------------------------------------------------------------------------------------------------------------ large */
 
 static size_t chosen_feature(const check_row *row, size_t i) {
   return i * 7 % row->head_dim;
@@ -267,8 +263,7 @@ void fill_large_layer(check_case *check) {
   }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- others
- */
+/* ----------------------------------------------------------------------------------------------------------- others */
 
 /* Without a key the heads are 0, and the output is its bias, bit for bit. */
 void fill_blocked_layer(check_case *check) {

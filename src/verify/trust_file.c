@@ -20,8 +20,7 @@ enum { LINE_SIZE = 512, SUM_SIZE = 21 }; /* "sum ", 16 digits, end of line */
 static const char *const path_names[TRUST_PATHS] = {"gemm", "fused"};
 static const char *const result_names[3] = {"pass", "fail", "unsupported"};
 
-/* ------------------------------------------------------------------------------------------------------------ records
- */
+/* ---------------------------------------------------------------------------------------------------------- records */
 
 static size_t record_count(void) {
   return (size_t)TRUST_PATHS * 2 * battery_count;
@@ -55,8 +54,7 @@ void trust_state_free(trust_state *state) {
   free(state);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- identity
- */
+/* --------------------------------------------------------------------------------------------------------- identity */
 
 /* All kernels: a library that is built from others is another one, whatever its version says. */
 static uint64_t hash_kernels(void) {
@@ -77,8 +75,7 @@ static void identify(const clattn_context *context, trust_state *state) {
   (void)snprintf(state->file, sizeof state->file, "self-check-%016llx.txt", (unsigned long long)hash);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ reading
- */
+/* ---------------------------------------------------------------------------------------------------------- reading */
 
 /* The place of a word in a list; `count` if it is not there. */
 static size_t find_word(const char *word, size_t length, const char *const *list, size_t count) {
@@ -160,8 +157,7 @@ clattn_status trust_open(clattn_context *context) {
   return CLATTN_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ writing
- */
+/* ---------------------------------------------------------------------------------------------------------- writing */
 
 static void write_line(text_builder *text, clattn_path path, clattn_type compute, size_t row,
                        const trust_record *record) {

@@ -22,8 +22,7 @@ static int64_t between(test_rng *rng, int64_t low, int64_t high) {
 #define PICK(rng, ...)                                                                                                 \
   ((const double[]){__VA_ARGS__}[rng_below(rng, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))])
 
-/* ------------------------------------------------------------------------------------------------------------- sizes
- */
+/* ------------------------------------------------------------------------------------------------------------ sizes */
 
 /* Small, prime, a power of two and its neighbours: where kernels have their edges. */
 static size_t draw_length(drawing *d) {
@@ -54,8 +53,7 @@ static int draw_empty(drawing *d, size_t *batch, size_t *q_len, size_t *kv_len) 
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ layouts
- */
+/* ---------------------------------------------------------------------------------------------------------- layouts */
 
 static const char *const orders3[] = {"012", "021", "102", "120", "201", "210"};
 static const char *const orders4[] = {"0123", "0132", "0213", "0231", "0312", "0321", "1023", "1032",
@@ -82,8 +80,7 @@ static test_layout draw_input_layout(drawing *d, int rank, const int64_t *length
   return layout;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- types
- */
+/* ------------------------------------------------------------------------------------------------------------ types */
 
 static clattn_type draw_type(test_rng *rng, int fp64) {
   static const clattn_type types[] = {CLATTN_FLOAT32, CLATTN_FLOAT32, CLATTN_FLOAT16, CLATTN_BFLOAT16, CLATTN_FLOAT64};
@@ -102,8 +99,7 @@ static clattn_type draw_compute(drawing *d) {
   return chance(&d->family, 0.5) ? CLATTN_FLOAT64 : CLATTN_FLOAT32;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ request
- */
+/* ---------------------------------------------------------------------------------------------------------- request */
 
 static void draw_mask(drawing *d, test_mask *mask) {
   static const char *const axes[] = {"",   "b",  "h",  "t",   "s",   "bh",  "bt",  "bs",
@@ -186,8 +182,7 @@ static void draw_request(drawing *d, test_request *request, size_t q_len, size_t
   d->out->is_sliced = chance(&d->own, 0.25);
 }
 
-/* --------------------------------------------------------------------------------------------------------- the cases
- */
+/* -------------------------------------------------------------------------------------------------------- the cases */
 
 static void draw_attention(drawing *d, attention_case *c) {
   clattn_type types[4];

@@ -50,8 +50,7 @@ static const option_row rows[] = {
     {.name = "later", .argument = "L", .kind = OPTION_LATER, .later = "this", .help = "help"},
 };
 
-/* --------------------------------------------------------------------------------------------------------- arguments
- */
+/* -------------------------------------------------------------------------------------------------------- arguments */
 
 /* argv[0] is the command; the copy of the text that argv leads into is to be freed. */
 static char *split_lines(const uint8_t *data, size_t size, char *argv[MAX_ARGUMENTS], int *argc) {
@@ -72,8 +71,7 @@ static char *split_lines(const uint8_t *data, size_t size, char *argv[MAX_ARGUME
   return text;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ numbers
- */
+/* ---------------------------------------------------------------------------------------------------------- numbers */
 
 /* A number that was taken is the one that its digits say, printed and parsed again. */
 static void check_numbers(const char *text) {
@@ -99,8 +97,7 @@ static void check_numbers(const char *text) {
   }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- parsing
- */
+/* ---------------------------------------------------------------------------------------------------------- parsing */
 
 static void check_values(const kinds *values, const attention_settings *settings) {
   FUZZ_CHECK(!values->integer.given || (values->integer.value >= LOWEST && values->integer.value <= HIGHEST));

@@ -49,8 +49,7 @@ typedef struct session {
   size_t idle_count;
 } session;
 
-/* ------------------------------------------------------------------------------------------------------------- rerun
- */
+/* ------------------------------------------------------------------------------------------------------------ rerun */
 
 /* The lines that rerun the cases in work, kept ready for signal handlers; "" where a thread has none. */
 static char rerun_lines[MAX_THREADS][512];
@@ -82,8 +81,7 @@ static void name_case(const settings *s, uint64_t number, char line[512]) {
            device ? device : "", device ? "' " : "", s->program, s->seed, number, s->small ? " --small" : "");
 }
 
-/* ------------------------------------------------------------------------------------------------------------ running
- */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 static int run_case(clattn_context *context, const settings *s, uint64_t number, test_line *line) {
   drawn_case drawn;
@@ -164,8 +162,7 @@ static int run_all(const settings *s) {
   return all.failed == 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ options
- */
+/* ---------------------------------------------------------------------------------------------------------- options */
 
 static int parse_number(const char *text, uint64_t *number) {
   char *end = NULL;

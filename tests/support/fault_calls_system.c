@@ -34,8 +34,7 @@
     return fault_system(FAULT_FILE, name) ? failure : __real_##call arguments;                                         \
   }
 
-/* ------------------------------------------------------------------------------------------------------------- memory
- */
+/* ----------------------------------------------------------------------------------------------------------- memory */
 
 WRAP_MEMORY(malloc, (size_t size), (size))
 WRAP_MEMORY(calloc, (size_t count, size_t size), (count, size))
@@ -59,8 +58,7 @@ WRAP_OTHER(realloc, void *, (void *memory, size_t size)) {
   return made;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- files
- */
+/* ------------------------------------------------------------------------------------------------------------ files */
 
 /* Descriptors in the account: 0 is one of them, so they are told from NULL. */
 static const void *handle_of(int descriptor) {

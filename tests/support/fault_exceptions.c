@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------------------------- exceptions
- */
+/* ------------------------------------------------------------------------------------------------------- exceptions */
 
 enum whose { ANYTHING, OWN, FOREIGN }; /* the device or platform that the operation works with, or another */
 
@@ -130,8 +129,7 @@ int fault_exceptions_were_used(const char *operation, test_line *line) {
   return 1;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- rules
- */
+/* ------------------------------------------------------------------------------------------------------------ rules */
 
 static int is_about_names(const char *call) {
   static const char *const calls[] = {"open", "stat", "lstat", "fstat", "faccessat", "readlink", "rename"};

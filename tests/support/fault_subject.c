@@ -20,8 +20,7 @@ static const char *text_of(const void *user) {
   return clattn_context_message(((const fault_subject *)user)->call.context);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- call
- */
+/* ------------------------------------------------------------------------------------------------------------- call */
 
 static void prepare(void *user) {
   fault_subject *s = user;
@@ -87,8 +86,7 @@ static void release(void *user) {
   s->end = NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- plan
- */
+/* ------------------------------------------------------------------------------------------------------------- plan */
 
 static void prepare_plan(void *user) {
   fault_subject *s = user;
@@ -106,8 +104,7 @@ static int plan_right(void *user, test_line *line) {
   return compare_bits("plan", &s->plan, &s->want_plan, sizeof s->plan, line);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- sweep
- */
+/* ------------------------------------------------------------------------------------------------------------ sweep */
 
 /* An event that is done already: what comes of waiting for it is not in question here. */
 static void make_event(fault_subject *s) {
