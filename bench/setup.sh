@@ -9,7 +9,7 @@ packages_of() {
   case $1 in
     build) echo gcc libc6-dev make cmake pkg-config ocl-icd-opencl-dev libclblast-dev libjansson-dev ;;
     device) echo pocl-opencl-icd clinfo ;;
-    test) echo libcriterion-dev mesa-opencl-icd oclgrind python3-venv ;;
+    test) echo libcriterion-dev mesa-opencl-icd oclgrind python3-venv valgrind locales clang libclang-rt-dev ;;
     lint) echo clang clang-format clang-tidy cppcheck ;;
     *) echo "setup.sh: unknown group '$1' (build, device, test, lint)" >&2; return 2 ;;
   esac

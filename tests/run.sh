@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tests/run.sh [--only STEP]... [--list]: installs what is missing, builds, runs everything and closes with one line
-# `N passed, N failed`. Everything it makes is in build/check, logs included; it can be run again at any time.
+# tests/run.sh [--full] [--only STEP]... [--list]: installs what is missing, builds, runs everything and closes with one line
+# `N passed, N failed`. Everything it makes is in build/check, logs included; it can be run again at any time. With --full the
+# second devices run every test too, and what draws at random goes on for longer: up to an hour on two cores.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all_steps=(packages build pocl workitemrepl rusticl sanitize program oclgrind clang consumers tidy format cppcheck)
+all_steps=(packages build workitemrepl pocl rusticl sanitize intel oclgrind threads program valgrind property fuzz clang
+  consumers tidy format cppcheck)
 describe() {
   case $1 in
     packages) echo "install what is missing" ;;
@@ -15,8 +17,13 @@ describe() {
     pocl) echo "all tests and examples on PoCL" ;;
     rusticl) echo "all tests on Mesa's rusticl (llvmpipe)" ;;
     workitemrepl) echo "a short set with PoCL's second work-group method" ;;
+    intel) echo "a short set on Intel's CPU runtime, with its own compiler" ;;
     oclgrind) echo "a short set under Oclgrind: memory and data races in kernels" ;;
     sanitize) echo "all tests with AddressSanitizer and UndefinedBehaviorSanitizer" ;;
+    threads) echo "random calls in several threads under ThreadSanitizer" ;;
+    valgrind) echo "the command line under Valgrind" ;;
+    property) echo "random calls against the reference, on PoCL and rusticl" ;;
+    fuzz) echo "libFuzzer on files and options" ;;
     consumers) echo "use an installed tree: CMake and pkg-config, shared and static; sub-project" ;;
     program) echo "the command line, from Python" ;;
     format) echo "clang-format" ;;
@@ -29,14 +36,16 @@ describe() {
 root=$PWD
 work=$root/build/check
 jobs=$(nproc)
+full=
 steps=()
 while (($#)); do
   case $1 in
     --list) for step in "${all_steps[@]}"; do printf '%-13s %s\n' "$step" "$(describe "$step")"; done; exit 0 ;;
+    --full) full=1; shift ;;
     --only)
       describe "${2-}" >/dev/null || { echo "run.sh: unknown step '${2-}'; --list names them" >&2; exit 2; }
       steps+=("$2"); shift 2 ;;
-    *) echo "usage: tests/run.sh [--only STEP]... [--list]" >&2; exit 2 ;;
+    *) echo "usage: tests/run.sh [--full] [--only STEP]... [--list]" >&2; exit 2 ;;
   esac
 done
 ((${#steps[@]})) || steps=("${all_steps[@]}")
@@ -47,8 +56,10 @@ export XDG_CACHE_HOME=$work/cache
 export POCL_CACHE_DIR=$work/cache/pocl MESA_SHADER_CACHE_DIR=$work/cache/mesa
 mkdir -p "$POCL_CACHE_DIR" "$MESA_SHADER_CACHE_DIR"
 # What is tested is this tree on PoCL, whatever the caller's shell chooses.
-unset CLATTN_TEST_SET RUSTICL_ENABLE POCL_WORK_GROUP_METHOD
+unset CLATTN_TEST_SET RUSTICL_ENABLE POCL_WORK_GROUP_METHOD OCL_ICD_VENDORS CLATTN_SELF_CHECK CLATTN_CACHE_DIR
 export CLATTN_DEVICE=portable
+# Where there is no locale with decimal commas to test with, one is made (by the step `packages`).
+[[ ! -d $work/locale ]] || export LOCPATH=$work/locale
 
 # ----------------------------------------------------------------------------------------------------------- counting
 
@@ -61,6 +72,9 @@ expect() {
   echo "== $label"
   if "$@"; then count 1 0; else echo "FAILED: $label (status $?): $*"; count 0 1; fi
 }
+
+# quick_or SECONDS SECONDS_WITH_FULL
+quick_or() { if [[ -z $full ]]; then echo "$1"; else echo "$2"; fi; }
 
 # The counts of a Criterion binary, from its TAP report. A binary that crashes, hangs or reports no failure for its bad exit
 # status is itself one failed test. With a filter, Criterion reports what was filtered out as skipped without a reason; that is not counted.
@@ -96,24 +110,40 @@ suite() { # BUILD LIMIT_SECONDS [FILTER] [WRAPPER...]: every test of a build fol
 
 # -------------------------------------------------------------------------------------------------------------- steps
 
-built() { # FOLDER OPTIONS...: configured and built; steps that run at the same time take turns here
-  local folder=$1; shift
+built() { # FOLDER TARGET OPTIONS...: configured and built; steps that run at the same time take turns here
+  local folder=$1 target=$2; shift 2
   {
     flock 9
     cmake -S "$root" -B "$work/$folder" -DCLATTN_WERROR=ON "$@"
-    cmake --build "$work/$folder" -j "$jobs"
+    cmake --build "$work/$folder" -j "$jobs" --target "$target"
   } 9>"$work/$folder.lock"
 }
 
-build_gcc() { built gcc -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Release -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON; }
+build_gcc() { built gcc all -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Release -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON; }
 
-step_packages() { ./bench/setup.sh build device test lint; }
+step_packages() {
+  ./bench/setup.sh build device test lint
+  if [[ ! -d $work/locale ]]; then
+    mkdir -p "$work/locale.part"
+    localedef -i de_DE -f UTF-8 "$work/locale.part/de_DE.UTF-8" || (($? == 1)) # 1: warnings
+    mv "$work/locale.part" "$work/locale"
+  fi
+}
+
+# python_with FOLDER PACKAGE...: a virtual environment with exactly these packages
+python_with() {
+  local folder=$1; shift
+  [[ $(cat "$folder/wanted" 2>/dev/null) != "$*" ]] || return 0
+  python3 -m venv --clear "$folder"
+  "$folder/bin/python" -m pip install -q --disable-pip-version-check "$@"
+  echo "$*" >"$folder/wanted"
+}
 
 step_build() { build_gcc; }
 
 # Unoptimised: it is the warnings that are wanted.
 build_clang() {
-  built clang -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON \
+  built clang all -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCLATTN_BUILD_TESTS=ON -DCLATTN_BUILD_BENCH=ON \
     -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
 }
 
@@ -148,18 +178,41 @@ step_rusticl() {
   suite "$work/gcc" 300
 }
 
-# Tests named short_... together run every kernel; PoCL's second method takes a minute to compile CLBlast's products for them.
+# Its compiler is slow: the whole suite takes twenty minutes of two cores.
+step_intel() {
+  if [[ $(uname -m) != x86_64 ]]; then
+    echo "Intel's CPU runtime is for x86-64 only; this is $(uname -m)."
+    count 0 0 1
+    return
+  fi
+  build_gcc
+  python_with "$work/intel" intel-opencl-rt intel-cmplr-lib-rt
+  rm -f "$work"/intel/lib/libOpenCL.so* # the system's loader is the one to use
+  echo "$work/intel/lib/libintelocl.so" >"$work/intel/intel.icd"
+  export OCL_ICD_VENDORS=$work/intel/intel.icd LD_LIBRARY_PATH=$work/intel/lib CLATTN_TEST_SET=small
+  unset CLATTN_DEVICE
+  expect "it is the device in use" grep -q 'Intel(R) OpenCL' <("$work/gcc/clattn" devices 2>&1)
+  if [[ -n $full ]]; then
+    suite "$work/gcc" 900
+  else
+    CLATTN_SELF_CHECK=off suite "$work/gcc" 300 "$short_tests"
+  fi
+}
+
+# Tests named short_... together run every kernel. PoCL's second method copies a kernel's body for every work-item of a group, so it
+# takes a minute to compile CLBlast's products for them, and many for dropout's generator: dropout waits for --full there.
 # Oclgrind compiles nothing and can be given more.
 short_tests='*/short_*'
+workitemrepl_tests='@(sdpa|mha|softmax)/short_*'
 oclgrind_tests='@(*/short_*|sdpa/@(layouts|packed_qkv|empty_extents|huge_logits)|weights/layouts|softmax/wide_scores'
 oclgrind_tests+='|masks/@(rows_*|layouts_*|infinite_*|one_buffer_*)|mha/@(self_cross_*|types|rows_*|empty_*))'
 
 step_workitemrepl() {
   build_gcc
   # The kernel cache does not tell the two methods apart.
-  export POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
+  export CLATTN_SELF_CHECK=off POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
   mkdir -p "$POCL_CACHE_DIR"
-  suite "$work/gcc" 900 "$short_tests"
+  suite "$work/gcc" "$(quick_or 900 3000)" "$(quick_or "$workitemrepl_tests" "$short_tests")"
 }
 
 # Lines by which Oclgrind tells of a fault; its exit status says nothing.
@@ -167,7 +220,7 @@ oclgrind_reports() { grep -nE '^\s*(Kernel: |Entity: )|[Dd]ata race|Invalid (rea
 
 step_oclgrind() {
   build_gcc
-  export CLATTN_TEST_SET=small
+  export CLATTN_SELF_CHECK=off CLATTN_TEST_SET=small
   unset CLATTN_DEVICE
   # First a kernel with a fault of each kind: a checker that does not see them proves nothing about the others.
   cat >"$work/faulty.cl" <<'CL'
@@ -191,28 +244,90 @@ CL
 }
 
 step_sanitize() {
-  built sanitize -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_TESTS=ON \
-    -DCLATTN_BUILD_CLI=OFF -DCLATTN_SANITIZE=address,undefined
+  built sanitize all -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_TESTS=ON \
+    -DCLATTN_SANITIZE=address,undefined
   # Criterion runs each test in a process of its own and does not look at how it ended, so leaks are found by their reports.
   rm -f "$logs"/report.*
   # LLVM, in a driver, gives the thread that sets it up a signal stack of its own; AddressSanitizer would take it for its own.
   export ASAN_OPTIONS=use_sigaltstack=0:log_path=$logs/report UBSAN_OPTIONS=print_stacktrace=1
   export LSAN_OPTIONS=suppressions=$root/tests/support/lsan.supp:print_suppressions=0
-  # Only PoCL is loaded: other drivers leak while they are asked for devices, and from code that is unloaded when that is seen, so
-  # that no suppression can name it.
+  pocl_only
+  suite "$work/sanitize" 300
+  count_reports "a sanitizer"
+}
+
+# Other drivers leak while they are asked for devices, and from code that is unloaded when that is seen, so that no suppression can
+# name it.
+pocl_only() {
   local pocl=/etc/OpenCL/vendors/pocl.icd
   [[ ! -f $pocl ]] || export OCL_ICD_VENDORS=$pocl
-  suite "$work/sanitize" 300
+}
+
+count_reports() { # WHO: each file $logs/report.* that is not empty is a failed test
   local report
   for report in "$logs"/report.*; do
     [[ -s $report ]] || continue
-    echo "FAILED: a sanitizer reports:"; head -n 30 "$report"; count 0 1
+    echo "FAILED: $1 reports:"; head -n 30 "$report"; count 0 1
+  done
+}
+
+# PoCL and CLBlast are not built with ThreadSanitizer, so what happens inside them is not looked at; all of clattn is. Criterion's
+# memory does not fit into the address space that ThreadSanitizer leaves, so it is the random calls that run: contexts made and used
+# in several threads at once, and one context used by one thread after the other.
+step_threads() {
+  built threads property -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_TESTS=ON \
+    -DCLATTN_SANITIZE=thread
+  rm -f "$logs"/report.*
+  export TSAN_OPTIONS="ignore_noninstrumented_modules=1 log_path=$logs/report second_deadlock_stack=1" CLATTN_TEST_SET=small
+  pocl_only
+  expect "random calls in two threads" timeout 300 \
+    "$work/threads/fuzz/property" --small --seed "$RANDOM" --threads 2 --seconds "$(quick_or 20 120)"
+  count_reports "ThreadSanitizer"
+}
+
+# Every command, as far as it goes without compiling kernels: PoCL's compiler takes many minutes for that under Valgrind, so that
+# whole calls are for --full.
+step_valgrind() {
+  build_gcc
+  pocl_only
+  rm -f "$logs"/report.*
+  local wrapper="valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite"
+  wrapper+=" --suppressions=$root/tests/support/valgrind.supp --log-file=$logs/report.%p"
+  local part
+  for part in $(quick_or "host" "host device"); do
+    CLATTN_SELF_CHECK=off tests/cli/commands.sh "$part" "$work/valgrind" "$wrapper" "$work/gcc/clattn"
+  done
+  count_reports "Valgrind"
+}
+
+step_property() {
+  build_gcc
+  local seconds seed
+  seconds=$(quick_or 40 300) seed=$(date +%s)
+  expect "random calls on PoCL" timeout $((seconds + 320)) "$work/gcc/fuzz/property" --seed "$seed" --seconds "$seconds"
+  if compgen -G '/etc/OpenCL/vendors/rusticl*.icd' >/dev/null; then
+    export RUSTICL_ENABLE=llvmpipe CLATTN_DEVICE=llvmpipe
+    expect "random calls on rusticl" timeout $((seconds + 320)) \
+      "$work/gcc/fuzz/property" --small --seed "$seed" --seconds "$seconds"
+  fi
+}
+
+# What a run finds is kept in build/check/fuzz; what it learns is not added to the corpus by itself.
+step_fuzz() {
+  built fuzz fuzzers -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_FUZZERS=ON
+  local name
+  mkdir -p "$work/fuzz/found"
+  for name in npy safetensors parameters options; do
+    mkdir -p "$work/fuzz/corpus/$name"
+    expect "fuzz_$name" "$work/fuzz/fuzz/fuzz_$name" -max_total_time="$(quick_or 20 60)" -timeout=20 -rss_limit_mb=2048 \
+      -print_final_stats=1 -verbosity=0 -artifact_prefix="$work/fuzz/found/$name-" \
+      "$work/fuzz/corpus/$name" "tests/data/fuzz/$name"
   done
 }
 
 step_consumers() {
   build_gcc
-  built static -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=OFF
+  built static all -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=OFF
   rm -rf "$work/prefix" "$work/consumer"
   cmake --install "$work/gcc" --prefix "$work/prefix/shared"
   cmake --install "$work/static" --prefix "$work/prefix/static"
@@ -252,13 +367,8 @@ exported_symbols() { # LIBRARY
 
 step_program() {
   build_gcc
-  local python=$work/venv/bin/python wanted="numpy safetensors pytest" report=$logs/pytest.xml
-  if [[ $(cat "$work/venv/wanted" 2>/dev/null) != "$wanted" ]]; then
-    python3 -m venv --clear "$work/venv"
-    # shellcheck disable=SC2086
-    "$python" -m pip install -q --disable-pip-version-check $wanted
-    echo "$wanted" >"$work/venv/wanted"
-  fi
+  local python=$work/venv/bin/python report=$logs/pytest.xml
+  python_with "$work/venv" numpy safetensors pytest
   rm -f "$report"
   local status=0
   CLATTN=$work/gcc/clattn timeout 300 "$python" -m pytest -q -p no:cacheprovider --junitxml="$report" tests/cli || status=$?
@@ -305,7 +415,7 @@ run_step() { # STEP: runs it, prints how it went, and leaves `passed failed skip
   ((status == 0 || f > 0)) || f=1
   # A step of tests in which nothing ran has not shown anything.
   case $step in
-    pocl | rusticl | workitemrepl | oclgrind | sanitize | consumers | program)
+    pocl | rusticl | intel | workitemrepl | oclgrind | sanitize | threads | consumers | program | valgrind | property | fuzz)
       ((p + f + s > 0)) || { echo "FAILED: no test was run" >>"$log"; f=1; } ;;
   esac
   ((f == 0)) || verdict=FAILED

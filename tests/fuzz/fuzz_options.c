@@ -47,7 +47,6 @@ static const option_row rows[] = {
      .choices = choices,
      .help = "help"},
     ROW("paths", "P", OPTION_PATHS, paths),
-    {.name = "later", .argument = "L", .kind = OPTION_LATER, .later = "this", .help = "help"},
 };
 
 /* -------------------------------------------------------------------------------------------------------- arguments */
