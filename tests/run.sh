@@ -56,7 +56,7 @@ export XDG_CACHE_HOME=$work/cache
 export POCL_CACHE_DIR=$work/cache/pocl MESA_SHADER_CACHE_DIR=$work/cache/mesa
 mkdir -p "$POCL_CACHE_DIR" "$MESA_SHADER_CACHE_DIR"
 # What is tested is this tree on PoCL, whatever the caller's shell chooses.
-unset CLATTN_TEST_SET RUSTICL_ENABLE POCL_WORK_GROUP_METHOD OCL_ICD_VENDORS CLATTN_SELF_CHECK CLATTN_CACHE_DIR
+unset CLATTN_TEST_SET CLATTN_TEST_SMALL_PRODUCTS RUSTICL_ENABLE POCL_WORK_GROUP_METHOD OCL_ICD_VENDORS CLATTN_SELF_CHECK CLATTN_CACHE_DIR
 export CLATTN_DEVICE=portable
 # Where there is no locale with decimal commas to test with, one is made (by the step `packages`).
 [[ ! -d $work/locale ]] || export LOCPATH=$work/locale
@@ -199,20 +199,19 @@ step_intel() {
   fi
 }
 
-# Tests named short_... together run every kernel. PoCL's second method copies a kernel's body for every work-item of a group, so it
-# takes a minute to compile CLBlast's products for them, and many for dropout's generator: dropout waits for --full there.
-# Oclgrind compiles nothing and can be given more.
+# Tests named short_... together run every kernel. PoCL's second method copies a kernel's body for every work-item of a group and
+# would take minutes for each of CLBlast's usual products.
 short_tests='*/short_*'
-workitemrepl_tests='@(sdpa|mha|softmax)/short_*'
 oclgrind_tests='@(*/short_*|sdpa/@(layouts|packed_qkv|empty_extents|huge_logits)|weights/layouts|softmax/wide_scores'
 oclgrind_tests+='|masks/@(rows_*|layouts_*|infinite_*|one_buffer_*)|mha/@(self_cross_*|types|rows_*|empty_*))'
 
 step_workitemrepl() {
   build_gcc
   # The kernel cache does not tell the two methods apart.
-  export CLATTN_SELF_CHECK=off POCL_WORK_GROUP_METHOD=workitemrepl CLATTN_TEST_SET=small POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
+  export CLATTN_SELF_CHECK=off CLATTN_TEST_SET=small CLATTN_TEST_SMALL_PRODUCTS=1
+  export POCL_WORK_GROUP_METHOD=workitemrepl POCL_CACHE_DIR=$work/cache/pocl-workitemrepl
   mkdir -p "$POCL_CACHE_DIR"
-  suite "$work/gcc" "$(quick_or 900 3000)" "$(quick_or "$workitemrepl_tests" "$short_tests")"
+  suite "$work/gcc" 900 "$short_tests"
 }
 
 # Lines by which Oclgrind tells of a fault; its exit status says nothing.

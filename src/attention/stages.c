@@ -15,7 +15,9 @@ clattn_status copy_work_group(clattn_context *context, cl_kernel kernel, const c
   size_t limit = 0, x = 1, y = 1;
   clattn_status status = program_work_group(context, kernel, name, &limit);
   if (status != CLATTN_SUCCESS) return status;
-  if (limit > 256) limit = 256;
+  /* A compute unit of a GPU wants many; a CPU works on them one after the other, and its compiler may copy the kernel for each. */
+  const size_t most = device_is_vector_cpu(&context->info) ? 32 : 256;
+  if (limit > most) limit = most;
   while (x < columns && x * 2 <= limit) x *= 2;
   while (x * y * 2 <= limit && y < 16) y *= 2;
   local[0] = x;

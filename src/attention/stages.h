@@ -82,7 +82,7 @@ clattn_status bias_set_arguments(clattn_context *context, bias_view bias, cl_ker
 clattn_status set_real_argument(clattn_context *context, cl_kernel kernel, cl_uint index, clattn_type compute,
                                 double value);
 
-/* A work-group of at most 256 work-items for a copy over rows of `columns`, within what the kernel allows. */
+/* A work-group for a copy over rows of `columns`, within what the kernel allows. */
 clattn_status copy_work_group(clattn_context *context, cl_kernel kernel, const char *name, size_t columns,
                               size_t local[3]);
 

@@ -4,6 +4,7 @@
 #endif
 #include "setup.h"
 
+#include <clblast_c.h>
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,6 +24,16 @@ clattn_context *test_context(void) {
   return test_context_with(NULL);
 }
 
+/* The least tile of CLBlast's direct kernels, for compilers that copy a kernel's body for each work-item of a group: they
+ * take minutes for the usual ones. */
+static void use_small_products(const clattn_context *context) {
+  static const char *names[] = {"WGD", "MDIMCD", "NDIMCD", "MDIMAD", "NDIMBD", "KWID", "VWMD", "VWND", "PADA", "PADB"};
+  static const size_t values[] = {8, 8, 8, 8, 8, 1, 1, 1, 0, 0};
+  const CLBlastStatusCode code = CLBlastOverrideParameters(clattn_context_device(context), "XgemmDirect",
+                                                           CLBlastPrecisionSingle, 10, names, values);
+  cr_assert_eq(code, CLBlastSuccess, "CLBlastOverrideParameters: %d", (int)code);
+}
+
 clattn_context *test_context_with(const clattn_context_options *options) {
   char message[1024];
   clattn_context *context = NULL;
@@ -30,6 +41,7 @@ clattn_context *test_context_with(const clattn_context_options *options) {
   cr_assert(status == CLATTN_SUCCESS, "no context: %s: %s", clattn_status_name(status), message);
   cr_assert_not_null(context);
   cr_assert_str_empty(message);
+  if (getenv("CLATTN_TEST_SMALL_PRODUCTS") != NULL) use_small_products(context);
   return context;
 }
 
