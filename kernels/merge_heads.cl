@@ -31,8 +31,8 @@ __kernel void merge_heads(__global const ELEMENT(FROM) *restrict from, __global 
 #endif
 #if DROPOUT
     const uint4 words = DROPOUT_WORDS(d / 4, t, b + 0x80000000u);
-    const uint lane = (uint)d & 3u, word = lane == 0 ? words.s0 : lane == 1 ? words.s1 : lane == 2 ? words.s2 : words.s3;
-    value = word < dropout.s3 ? (real)0 : value * dropout_scale;
+    const uint word[4] = {words.s0, words.s1, words.s2, words.s3}; /* Oclgrind 21.10 takes a wrong one of nested ?: */
+    value = word[d & 3] < dropout.s3 ? (real)0 : value * dropout_scale;
 #endif
   }
   STORE(TO, to, to_view.s0 + b * to_view.s1 + h * to_view.s2 + t * to_view.s3 + d * to_view.s4, value);

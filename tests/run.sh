@@ -104,7 +104,8 @@ criterion() { # BINARY LIMIT_SECONDS [FILTER] [WRAPPER...]
 suite() { # BUILD LIMIT_SECONDS [FILTER] [WRAPPER...]: every test of a build folder; not what is left there of older sources
   local build=$1 source; shift
   for source in tests/test_*.c; do
-    criterion "$build/tests/$(basename "$source" .c)" "$@"
+    # shellcheck disable=SC2053 # a pattern
+    [[ -n ${without-} && $source == $without ]] || criterion "$build/tests/$(basename "$source" .c)" "$@"
   done
 }
 
@@ -175,6 +176,8 @@ step_rusticl() {
   fi
   build_gcc
   export RUSTICL_ENABLE=llvmpipe CLATTN_DEVICE=llvmpipe CLATTN_TEST_SET=small
+  # Faults are injected below the host's code, which is the same on every device: PoCL and the sanitizers have them.
+  local without='tests/test_faults*'
   suite "$work/gcc" 300
 }
 
@@ -272,13 +275,16 @@ count_reports() { # WHO: each file $logs/report.* that is not empty is a failed 
 
 # PoCL and CLBlast are not built with ThreadSanitizer, so what happens inside them is not looked at; all of clattn is. Criterion's
 # memory does not fit into the address space that ThreadSanitizer leaves, so it is the random calls that run: contexts made and used
-# in several threads at once, and one context used by one thread after the other.
+# in several threads at once, and one context used by one thread after the other. They run on rusticl: PoCL 3.1 enters a kernel into
+# its cache twice if two threads use it for the first time at once, and aborts when both are done (pocl_release_dlhandle_cache).
 step_threads() {
   built threads property -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS=-O1 -DCLATTN_BUILD_TESTS=ON \
     -DCLATTN_SANITIZE=thread
   rm -f "$logs"/report.*
   export TSAN_OPTIONS="ignore_noninstrumented_modules=1 log_path=$logs/report second_deadlock_stack=1" CLATTN_TEST_SET=small
-  pocl_only
+  local rusticl
+  rusticl=$(compgen -G '/etc/OpenCL/vendors/rusticl*.icd') || { count 0 0 1; return; }
+  export OCL_ICD_VENDORS=$rusticl RUSTICL_ENABLE=llvmpipe CLATTN_DEVICE=llvmpipe
   expect "random calls in two threads" timeout 300 \
     "$work/threads/fuzz/property" --small --seed "$RANDOM" --threads 2 --seconds "$(quick_or 20 120)"
   count_reports "ThreadSanitizer"
@@ -294,7 +300,8 @@ step_valgrind() {
   wrapper+=" --suppressions=$root/tests/support/valgrind.supp --log-file=$logs/report.%p"
   local part
   for part in $(quick_or "host" "host device"); do
-    CLATTN_SELF_CHECK=off tests/cli/commands.sh "$part" "$work/valgrind" "$wrapper" "$work/gcc/clattn"
+    expect "commands under Valgrind: $part" env CLATTN_SELF_CHECK=off \
+      tests/cli/commands.sh "$part" "$work/valgrind" "$wrapper" "$work/gcc/clattn"
   done
   count_reports "Valgrind"
 }

@@ -161,7 +161,11 @@ Test(field_devices, b12_thousands_of_calls_leave_nothing) {
     if (n == calls / 2) half = resident_kib();
   }
   const long end = resident_kib();
+#ifdef TEST_ADDRESS_SANITIZER /* which keeps what was freed, and finds leaks itself */
+  cr_expect(half > 0 && end > 0);
+#else
   cr_expect(half > 0 && end - half <= 1024, "resident memory grew from %ld to %ld KiB", half, end);
+#endif
   clattn_tensor_release(&heads);
   clattn_tensor_release(&output);
   clattn_context_destroy(&context);

@@ -85,9 +85,35 @@ static void finish(worker *w) {
   cr_expect(w->good, "seed %d: %s", (int)w->seed, w->line.text);
 }
 
+static void *make(void *user) {
+  worker *w = user;
+  clattn_context *own = NULL;
+  w->good = clattn_context_create(NULL, &own, w->line.text, sizeof w->line.text) == CLATTN_SUCCESS;
+  clattn_context_destroy(&own);
+  return NULL;
+}
+
+/* The first use of drivers and of CLBlast in the process comes from two threads at once. */
+Test(threads, contexts_are_made_at_once) {
+  worker workers[2] = {{.seed = 1}, {.seed = 2}};
+  for (int i = 0; i < 2; i++) cr_assert_eq(pthread_create(&workers[i].thread, NULL, make, &workers[i]), 0);
+  for (int i = 0; i < 2; i++) finish(&workers[i]);
+}
+
+/* Every kernel once, from one thread. PoCL 3.1 enters a kernel into its cache twice if two threads use it for the first
+ * time at once, and aborts when both are done: "pocl_release_dlhandle_cache: Assertion `found->ref_count > 0' failed".
+ */
+static void use_every_kernel(void) {
+  clattn_context *context = test_context();
+  test_line line = {{0}};
+  cr_assert(run_round(context, 0, &line), "%s", line.text);
+  clattn_context_destroy(&context);
+}
+
 /* Each thread makes a context, works and ends it, several times: so contexts begin and end while the other one works.
  */
 Test(threads, contexts_come_and_go_at_once) {
+  use_every_kernel();
   worker workers[2] = {{.seed = 10, .rounds = 4}, {.seed = 20, .rounds = 4}};
   start(&workers[0]);
   start(&workers[1]);
@@ -96,6 +122,7 @@ Test(threads, contexts_come_and_go_at_once) {
 }
 
 Test(threads, two_contexts_work_at_once) {
+  use_every_kernel();
   clattn_context *contexts[2] = {test_context(), test_context()};
   worker workers[2] = {{.context = contexts[0], .seed = 30, .rounds = (int)test_size(20, 3)},
                        {.context = contexts[1], .seed = 40, .rounds = (int)test_size(20, 3)}};
