@@ -26,7 +26,7 @@ static const char excused[] =
     " __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc __errno_location tolower toupper"
     " ceil cosh exp exp2 expm1 fabs floor fmax fmin frexp ldexp log log1p log2 nextafter pow sqrt tanh"
     " clearerr ferror fileno getenv getpid"
-    " sigfillset sigprocmask" /* of the calling thread, with arguments that are known to be right */
+    " sigfillset sigprocmask"                  /* of the calling thread, with arguments that are known to be right */
     " pthread_mutex_lock pthread_mutex_unlock" /* of a static mutex that no thread locks twice */
     " json_array json_array_append_new json_array_get json_array_size json_delete json_dumps json_integer"
     " json_integer_value json_load_callback json_object json_object_get json_object_iter json_object_iter_key"
